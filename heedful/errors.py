@@ -1,0 +1,37 @@
+"""The error tree: what a user can cause, and can mend.
+
+HeedfulError
+├── ConfigError       a setting that is unknown, of the wrong kind, or that contradicts another
+├── DataError         a text file that is missing, misaligned, not UTF-8, empty or too small
+├── CheckpointError   a model or run folder that is missing, incomplete, foreign or in use
+├── DeviceError       a device or a library that was asked for and is not there, or too little memory
+└── TrainingError     a run that cannot go on: the loss is no number and stays so
+
+A message is one line that names the field or the file:line, the value, and the remedy. The command line prints it and
+leaves with exit code 2 (1 for a TrainingError: the command was right, the run failed). An `assert` anywhere in this
+package is about our own mistakes, never about the user's.
+"""
+
+
+class HeedfulError(Exception):
+    """Something that the user can mend; its text is one line."""
+
+
+class ConfigError(HeedfulError):
+    """A setting is unknown, of the wrong kind, or contradicts another."""
+
+
+class DataError(HeedfulError):
+    """A text file is missing, misaligned, not UTF-8, empty or too small."""
+
+
+class CheckpointError(HeedfulError):
+    """A model or run folder is missing, incomplete, foreign or in use."""
+
+
+class DeviceError(HeedfulError):
+    """A device or library that was asked for is not there, or has too little memory."""
+
+
+class TrainingError(HeedfulError):
+    """A run cannot go on."""
