@@ -1,0 +1,294 @@
+"""Configuration: frozen, typed, checked; presets, TOML in and out (Table 3 of the paper is configuration).
+
+A setting has one name everywhere, `section.field`: in TOML, in `--set`, in error messages. Layers are laid over one
+another (preset < TOML file < flags < `--set`) as plain dictionaries and become a `Config` at the end, so that every
+check runs once, on the whole. Nothing here imports torch.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeAlias
+
+import msgspec
+from msgspec import Meta, Struct
+
+from heedful.errors import ConfigError
+
+Layer: TypeAlias = dict[str, dict[str, Any]]
+Positive: TypeAlias = Annotated[int, Meta(ge=1)]
+Share: TypeAlias = Annotated[float, Meta(ge=0.0, lt=1.0)]
+
+
+class DataConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The text: aligned files, or TSV files in `source` alone."""
+
+    source: tuple[str, ...] = ()
+    target: tuple[str, ...] = ()
+    valid_source: tuple[str, ...] = ()
+    valid_target: tuple[str, ...] = ()
+    source_language: str = ""  # empty: from the files' extensions
+    target_language: str = ""
+    max_length: Positive = 256  # pieces; longer pairs are left out, and counted
+
+
+class TokenizerConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One vocabulary for both languages (§5.1)."""
+
+    vocab_size: Positive = 37_000
+    model: str = ""  # a tokenizer.model to reuse
+
+
+class ModelConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The sizes of §3, in the paper's names. The defaults are base."""
+
+    d_model: Positive = 512
+    d_ff: Positive = 2048
+    num_layers: Positive = 6
+    num_encoder_layers: Positive | None = None  # where they differ from num_layers
+    num_decoder_layers: Positive | None = None
+    num_heads: Positive = 8
+    d_k: Positive | None = None  # d_model / num_heads unless told
+    d_v: Positive | None = None
+    dropout: Share = 0.1
+    positions: Literal["sinusoidal", "learned"] = "sinusoidal"
+    max_positions: Positive = 1024  # of learned positions; sinusoids have no end
+
+    @property
+    def encoder_layers(self) -> int:
+        """N of the encoder."""
+        return self.num_encoder_layers or self.num_layers
+
+    @property
+    def decoder_layers(self) -> int:
+        """N of the decoder."""
+        return self.num_decoder_layers or self.num_layers
+
+    @property
+    def head_d_k(self) -> int:
+        """The width of one head's queries and keys."""
+        return self.d_k or self.d_model // self.num_heads
+
+    @property
+    def head_d_v(self) -> int:
+        """The width of one head's values."""
+        return self.d_v or self.d_model // self.num_heads
+
+    def __post_init__(self) -> None:
+        if (self.d_k is None or self.d_v is None) and self.d_model % self.num_heads:
+            raise ConfigError(
+                f"model.d_model = {self.d_model} does not divide into model.num_heads = {self.num_heads} equal heads; "
+                f"change one of them, or set model.d_k and model.d_v"
+            )
+
+
+class TrainConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Training as in §5. The defaults are base."""
+
+    steps: Positive = 100_000
+    batch_tokens: Positive = 25_000  # what one optimizer step sees, on each side
+    micro_batches: Positive = 1  # parts of a batch; a multiple of the number of processes
+    warmup_steps: Positive = 4000
+    learning_rate_factor: Annotated[float, Meta(gt=0.0, le=1e6)] = 1.0
+    label_smoothing: Share = 0.1
+    checkpoint_steps: Positive = 1250
+    checkpoint_minutes: Annotated[float, Meta(gt=0.0, le=1e6)] = 10.0
+    keep_checkpoints: Positive = 2  # whole ones, to resume from; of older ones the weights alone are kept to average
+    average_last: Positive = 5
+    validate_steps: Positive = 1250
+    patience: Annotated[int, Meta(ge=0)] = 0  # validations without a better loss before the run ends; 0: never
+    seed: Annotated[int, Meta(ge=0, lt=2**32)] = 1
+    precision: Literal["auto", "fp32", "bf16", "fp64"] = "auto"  # auto: bf16 on CUDA, fp32 elsewhere
+
+    def __post_init__(self) -> None:
+        if self.batch_tokens < self.micro_batches:
+            raise ConfigError(
+                f"train.micro_batches = {self.micro_batches} cannot split train.batch_tokens = {self.batch_tokens}; "
+                f"lower the one or raise the other"
+            )
+
+
+class DecodeConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Search as in §6.1."""
+
+    beam_size: Positive = 4
+    alpha: Annotated[float, Meta(ge=0.0, le=100.0)] = 0.6
+    max_extra: Annotated[int, Meta(ge=0)] = 50  # the output may be longer than the input by so many tokens
+
+
+class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """All settings of a run."""
+
+    data: DataConfig = DataConfig()
+    tokenizer: TokenizerConfig = TokenizerConfig()
+    model: ModelConfig = ModelConfig()
+    train: TrainConfig = TrainConfig()
+    decode: DecodeConfig = DecodeConfig()
+
+    def __post_init__(self) -> None:
+        rows = self.train.batch_tokens // self.train.micro_batches
+        if self.data.max_length + 1 > rows:
+            raise ConfigError(
+                f"data.max_length = {self.data.max_length} does not fit a micro-batch of {rows} tokens "
+                f"(train.batch_tokens / train.micro_batches, and a sentence ends with one more token); "
+                f"lower data.max_length or raise train.batch_tokens"
+            )
+        if self.model.positions == "learned" and self.data.max_length + 1 > self.model.max_positions:
+            raise ConfigError(
+                f"data.max_length = {self.data.max_length} needs model.max_positions of at least "
+                f"{self.data.max_length + 1}, not {self.model.max_positions}"
+            )
+
+
+PRESETS: dict[str, Layer] = {
+    # The built-in corpus in minutes on two cores.
+    "tiny": {
+        "data": {"max_length": 128},
+        "tokenizer": {"vocab_size": 1600},
+        "model": {"d_model": 128, "d_ff": 512, "num_layers": 2, "num_heads": 4},
+        "train": {
+            "steps": 800,
+            "batch_tokens": 4096,
+            "warmup_steps": 300,
+            "learning_rate_factor": 1.0,
+            "checkpoint_steps": 50,
+            "validate_steps": 200,
+        },
+    },
+    # Some ten thousand pairs on one machine.
+    "small": {
+        "tokenizer": {"vocab_size": 10_000},
+        "model": {"d_model": 256, "d_ff": 1024, "num_layers": 4, "num_heads": 4, "dropout": 0.3},
+        "train": {
+            "steps": 8000,
+            "batch_tokens": 8192,
+            "warmup_steps": 2000,
+            "learning_rate_factor": 2.0,
+            "checkpoint_steps": 400,
+            "validate_steps": 400,
+        },
+    },
+    # Table 3, base and big. A checkpoint every 10 minutes of the paper's machine is one every 1,389 (base) and 600
+    # (big) steps; base takes 1,250, so that the last step is among them.
+    "base": {"model": {}, "train": {}},
+    "big": {
+        "model": {"d_model": 1024, "d_ff": 4096, "num_heads": 16, "dropout": 0.3},
+        "train": {"steps": 300_000, "checkpoint_steps": 600, "average_last": 20},
+    },
+}
+DEFAULT_PRESET = "base"
+
+
+def preset(name: str) -> Layer:
+    """The settings of a preset that differ from base."""
+    if name not in PRESETS:
+        raise ConfigError(f"preset {name!r} is unknown; choose one of {', '.join(PRESETS)}")
+    return PRESETS[name]
+
+
+def resolve(*layers: Mapping[str, Mapping[str, Any]]) -> Config:
+    """Lay the layers over one another, later ones winning, and check the whole."""
+    merged: Layer = {}
+    for layer in layers:
+        for section, fields in layer.items():
+            if not isinstance(fields, Mapping):
+                raise ConfigError(f"{section} = {fields!r} stands alone; settings are written section.field")
+            merged[section] = merged.get(section, {}) | dict(fields)
+    _refuse_unknown(merged)
+    try:
+        return msgspec.convert(merged, Config, strict=True)
+    except msgspec.ValidationError as error:
+        raise ConfigError(_readable(error, merged)) from None
+
+
+def _refuse_unknown(merged: Layer) -> None:
+    known = to_layer(Config(), keep_none=True)
+    for section, fields in merged.items():
+        if section not in known:
+            raise ConfigError(f"there is no section {section!r}{_nearest(section, known)}")
+        for field in fields:
+            if field not in known[section]:
+                names = [f"{s}.{f}" for s in known for f in known[s]]
+                raise ConfigError(f"there is no setting {section}.{field}{_nearest(f'{section}.{field}', names)}")
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    names = list(known)
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    return f"; did you mean {close[0]}?" if close else f"; there are {', '.join(names)}"
+
+
+def _readable(error: msgspec.ValidationError, merged: Layer) -> str:
+    """msgspec's «Expected `int`, got `str` - at `$.model.d_ff`» with our name and the value in front."""
+    problem, _, path = str(error).partition(" - at ")
+    name = path.strip("`").removeprefix("$.").split("[")[0]
+    section, _, field = name.partition(".")
+    value = merged.get(section, {}).get(field)
+    return f"{name} = {value!r}: {problem[:1].lower()}{problem[1:].replace('`', '')}" if name else problem
+
+
+def setting(text: str) -> Layer:
+    """`--set a.b=c` → a layer; the value is read as TOML, and what is not TOML is a string."""
+    name, equals, value = text.partition("=")
+    section, dot, field = name.strip().partition(".")
+    if not (equals and dot and section and field):
+        raise ConfigError(f"--set {text!r} is not of the form section.field=value, such as model.d_ff=1024")
+    try:
+        parsed = tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        parsed = value
+    return {section: {field: parsed}}
+
+
+def read_toml(path: Path) -> tuple[str | None, Layer]:
+    """A recipe or a run's config.toml: the preset it names, if any, and its settings."""
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read ({_reason(error)})") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path}: {error}") from None
+    name = content.pop("preset", None)
+    if name is not None and not isinstance(name, str):
+        raise ConfigError(f"{path}: preset = {name!r} is not a name; choose one of {', '.join(PRESETS)}")
+    return name, content
+
+
+def _reason(error: Exception) -> str:
+    return error.strerror or str(error) if isinstance(error, OSError) else "not UTF-8"
+
+
+def to_layer(config: Config, *, keep_none: bool = False) -> Layer:
+    """The configuration as a layer; a field that is None is left out unless asked for."""
+    sections: Layer = msgspec.to_builtins(config)
+    return {s: {f: v for f, v in fields.items() if keep_none or v is not None} for s, fields in sections.items()}
+
+
+def to_toml(config: Config) -> str:
+    """The whole configuration as TOML, which `read_toml` gives back unchanged."""
+    blocks = []
+    for section, fields in to_layer(config).items():
+        lines = [f"{field} = {_toml_value(value)}" for field, value in fields.items()]
+        blocks.append("\n".join([f"[{section}]", *lines]) + "\n")
+    return "\n".join(blocks)
+
+
+def _toml_value(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(_toml_value(item) for item in value)}]"
+    if isinstance(value, str):
+        # JSON escapes are TOML escapes, but for DEL, which TOML wants escaped too.
+        return msgspec.json.encode(value).decode().replace("\x7f", "\\u007f")
+    assert not isinstance(value, float) or math.isfinite(value), "the fields' bounds admit finite numbers only"
+    return repr(value)
+
+
+def differences(before: Config, after: Config) -> dict[str, tuple[Any, Any]]:
+    """`section.field` → (before, after), for the settings that differ."""
+    old, new = to_layer(before, keep_none=True), to_layer(after, keep_none=True)
+    names = [(section, field) for section in new for field in new[section]]
+    return {f"{s}.{f}": (old[s][f], new[s][f]) for s, f in names if old[s][f] != new[s][f]}

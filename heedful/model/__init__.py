@@ -1,0 +1,19 @@
+"""The Transformer of section 3.
+
+| file | section |
+|---|---|
+| `attention.py` | §3.2 scaled dot-product and multi-head attention |
+| `feed_forward.py` | §3.3 position-wise feed-forward networks |
+| `embedding.py` | §3.4 embeddings, §3.5 positional encoding |
+| `layers.py` | §3.1 the encoder's and the decoder's layers |
+| `transformer.py` | §3 the whole model, for training |
+| `state.py` | the same model one token at a time, for decoding |
+
+Every tensor's name ends in its shape. The legend, the same everywhere in this package:
+
+    N sentences        T packed tokens       S packed source tokens    L query positions    M key positions
+    D d_model          H heads               K d_k (or d_v)            F d_ff               V vocabulary
+    W beam width       R = N × W rows        P padded slots            1 where it broadcasts
+
+Masks are boolean: True = may attend. Nothing here knows text, files, batches' origin or the optimizer.
+"""

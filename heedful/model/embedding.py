@@ -1,0 +1,88 @@
+"""Embeddings (§3.4) and positional encoding (§3.5). They know token ids and positions, not sentences.
+
+One matrix serves three times: both embeddings, multiplied by √d_model, and the projection before the softmax.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from heedful.errors import DataError
+
+
+def sinusoids(num_positions: int, d_model: int) -> Tensor:
+    """§3.5, in float64: PE(pos, 2i) = sin(pos / 10000^(2i/d_model)), PE(pos, 2i+1) = cos(the same)."""
+    position_L1 = torch.arange(num_positions, dtype=torch.float64)[:, None]
+    even_D = torch.arange(0, d_model, 2, dtype=torch.float64)
+    angle_LD = position_L1 / 10000 ** (even_D / d_model)
+    return torch.stack([angle_LD.sin(), angle_LD.cos()], dim=-1).flatten(1)[:, :d_model]
+
+
+class SinusoidalPositions(nn.Module):
+    """The formula, to any length; the table grows when a longer sentence comes."""
+
+    table_LD: Tensor
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        self.d_model = d_model
+        self.register_buffer("table_LD", torch.empty(0, d_model), persistent=False)
+
+    def forward(self, positions_T: Tensor, longest: int, like: Tensor) -> Tensor:
+        """The encodings of positions below `longest`, in the type and on the device of `like`."""
+        if self.table_LD.size(0) < longest or self.table_LD.dtype != like.dtype or self.table_LD.device != like.device:
+            num_positions = max(1024, 2 ** math.ceil(math.log2(longest)))
+            self.table_LD = sinusoids(num_positions, self.d_model).to(like)
+        return F.embedding(positions_T, self.table_LD)
+
+
+class LearnedPositions(nn.Module):
+    """Table 3, row E: a learned vector for each position, up to a fixed number of them."""
+
+    def __init__(self, d_model: int, max_positions: int) -> None:
+        super().__init__()
+        self.weight_LD = nn.Parameter(torch.empty(max_positions, d_model))
+
+    def forward(self, positions_T: Tensor, longest: int, like: Tensor) -> Tensor:
+        """The vectors of positions below `longest`."""
+        if longest > self.weight_LD.size(0):
+            raise DataError(
+                f"a sentence of {longest} tokens is longer than the {self.weight_LD.size(0)} learned positions of this "
+                f"model (model.max_positions); split it, or train with model.positions = sinusoidal"
+            )
+        return F.embedding(positions_T, self.weight_LD)
+
+
+class Embedding(nn.Module):
+    """§3.4 and §3.5: dropout(E[token] · √d_model + PE[position]); and E once more as the projection."""
+
+    def __init__(self, vocab_size: int, d_model: int, dropout: float, positions: nn.Module) -> None:
+        super().__init__()
+        self.weight_VD = nn.Parameter(torch.empty(vocab_size, d_model))
+        self.positions = positions
+        self.dropout = nn.Dropout(dropout)
+
+    def source(self, tokens_T: Tensor, positions_T: Tensor, longest: int) -> Tensor:
+        """The encoder's input."""
+        return self._with_positions(self.scaled(tokens_T), positions_T, longest)
+
+    def target(self, tokens_T: Tensor, positions_T: Tensor, longest: int) -> Tensor:
+        """The decoder's input: the output shifted right, so that the zero vector stands before the first token."""
+        shifted_TD = self.scaled(tokens_T).masked_fill((positions_T == 0)[:, None], 0.0)
+        return self._with_positions(shifted_TD, positions_T, longest)
+
+    def logits(self, hidden_TD: Tensor) -> Tensor:
+        """The projection before the softmax: x Eᵀ."""
+        return F.linear(hidden_TD, self.weight_VD)
+
+    def scaled(self, tokens_T: Tensor) -> Tensor:
+        """E[token] · √d_model."""
+        return F.embedding(tokens_T, self.weight_VD) * math.sqrt(self.weight_VD.size(1))
+
+    def _with_positions(self, x_TD: Tensor, positions_T: Tensor, longest: int) -> Tensor:
+        summed_TD: Tensor = self.dropout(x_TD + self.positions(positions_T, longest, x_TD))
+        return summed_TD

@@ -1,0 +1,87 @@
+"""The Transformer (§3): encoder, decoder and projection, on packed batches.
+
+It knows configuration and packed tokens; no text, no files, no optimizer, no search. Decoding with a cache, one token
+at a time, is in `state.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from heedful.config import ModelConfig
+from heedful.model.embedding import Embedding, LearnedPositions, SinusoidalPositions
+from heedful.model.layers import DecoderLayer, EncoderLayer
+from heedful.packed import Packed
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """The encoder's output z = (z_1, …, z_n) of every sentence, packed, and where each sentence begins."""
+
+    hidden_SD: Tensor
+    offsets_N: Tensor
+
+
+class Transformer(nn.Module):
+    """An encoder and a decoder of N layers each, and one matrix for both embeddings and the projection."""
+
+    def __init__(self, config: ModelConfig, vocab_size: int) -> None:
+        super().__init__()
+        self.config, self.vocab_size = config, vocab_size
+        positions: nn.Module = (
+            LearnedPositions(config.d_model, config.max_positions)
+            if config.positions == "learned"
+            else SinusoidalPositions(config.d_model)
+        )
+        self.embedding = Embedding(vocab_size, config.d_model, config.dropout, positions)
+        self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
+        self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Linears Xavier-uniform, biases zero, embeddings and learned positions normal with deviation d_model^-½."""
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.xavier_uniform_(module.weight)
+                if module.bias is not None:
+                    nn.init.zeros_(module.bias)
+            elif isinstance(module, Embedding):
+                nn.init.normal_(module.weight_VD, std=self.config.d_model**-0.5)
+            elif isinstance(module, LearnedPositions):
+                nn.init.normal_(module.weight_LD, std=self.config.d_model**-0.5)
+
+    def encode(self, source: Packed) -> Memory:
+        """Figure 1, left: source tokens → memory."""
+        x_TD = self.embedding.source(source.tokens_T, source.positions_T, source.longest)
+        for layer in self.encoder:
+            x_TD = layer(x_TD, source.self_layout)
+        return Memory(x_TD, source.self_layout.query_offsets_N)
+
+    def decode(self, target_in: Packed, memory: Memory) -> Tensor:
+        """Figure 1, right: the target shifted right, and the memory → the decoder's last hidden states."""
+        assert target_in.cross_layout is not None, "a target is packed with the lengths of its source"
+        x_TD = self.embedding.target(target_in.tokens_T, target_in.positions_T, target_in.longest)
+        for layer in self.decoder:
+            x_TD = layer(x_TD, memory.hidden_SD, target_in.self_layout, target_in.cross_layout)
+        return x_TD
+
+    def logits(self, hidden_TD: Tensor) -> Tensor:
+        """The scores of all V next tokens, before the softmax."""
+        return self.embedding.logits(hidden_TD)
+
+    def forward(self, source: Packed, target_in: Packed) -> Tensor:
+        """Source and shifted target → logits: what training computes."""
+        return self.logits(self.decode(target_in, self.encode(source)))
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return self.embedding.weight_VD.device
+
+
+def num_parameters(model: nn.Module) -> int:
+    """How many numbers the model learns."""
+    return sum(parameter.numel() for parameter in model.parameters())
