@@ -1,0 +1,282 @@
+"""Strings in, `Report` out: how good translations are (§6), with all that is needed to publish the figures.
+
+`evaluate` scores lines, `evaluate_files` scores files, `evaluate_model` translates first. Perplexity (Table 3) and
+contrastive accuracy are made from log-probabilities that the caller has. Nothing here knows a model: a translator is
+anything with `translate`, and torch is not imported.
+"""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+from msgspec import Struct
+
+from heedful.corpus import language_of, read_lines
+from heedful.errors import DataError
+from heedful.paper_bleu import has_paper_bleu, has_tokenised_bleu, lowercased_tokenised_bleu, paper_bleu
+from heedful.scores import (
+    MAX_RESAMPLED_LINES,
+    NUM_RESAMPLES,
+    Bleu,
+    References,
+    Score,
+    TokenizerChoice,
+    base_language,
+    bleu,
+    choose_tokenizer,
+    chrf,
+    ter,
+)
+
+
+class Perplexity(Struct, frozen=True):
+    """exp of the mean negative log-likelihood: per word piece as in the paper, and per word where words were counted.
+
+    Only the latter can be compared between models with different vocabularies.
+    """
+
+    per_piece: float
+    num_pieces: int
+    per_word: float | None = None
+    num_words: int | None = None
+
+
+class Report(Struct, frozen=True, kw_only=True):
+    """The scores of one set of lines. sacreBLEU's are `bleu`, `chrf` and `ter`; the other kinds of BLEU stand apart."""
+
+    num_lines: int
+    num_references: int
+    language: str
+    tokenizer: TokenizerChoice
+    bleu: Bleu
+    chrf: Score
+    ter: Score
+    paper_bleu: Bleu | None = None  # German alone
+    lowercased_tokenised: Bleu | None = None  # where words stand between spaces
+    perplexity: Perplexity | None = None
+    contrastive_accuracy: float | None = None  # a share: 1.0 is every pair right
+    notes: tuple[str, ...] = ()
+
+    def to_json(self) -> str:
+        """All fields, for programs; `report_from_json` reads it back."""
+        return msgspec.json.format(msgspec.json.encode(self), indent=2).decode()
+
+    def to_text(self) -> str:
+        """A table for people."""
+        return "\n".join([*_heading(self), "", *_score_table(self), "", *_bleu_table(self), "", *_remarks(self)])
+
+    @property
+    def bleus(self) -> list[Bleu]:
+        """Every kind of BLEU in this report, sacreBLEU's first."""
+        return [score for score in (self.bleu, self.paper_bleu, self.lowercased_tokenised) if score is not None]
+
+    @property
+    def scores(self) -> list[Score]:
+        """Every score, sacreBLEU's three first."""
+        return [self.bleu, self.chrf, self.ter, *self.bleus[1:]]
+
+
+def report_from_json(text: str | bytes) -> Report:
+    """The report that `Report.to_json` wrote."""
+    return msgspec.json.decode(text, type=Report)
+
+
+class _Translation(Protocol):
+    @property
+    def text(self) -> str: ...
+
+
+class Translates(Protocol):
+    """What `evaluate_model` asks of a translator."""
+
+    def translate(self, texts: list[str], /) -> Sequence[_Translation]:
+        """One translation a line, in order."""
+        ...
+
+
+def evaluate(
+    hypotheses: Sequence[str],
+    references: References,
+    *,
+    language: str = "",
+    hypotheses_name: str = "the hypotheses",
+    reference_names: Sequence[str] = (),
+) -> Report:
+    """Score hypotheses against one or several references; the names are for error messages."""
+    _check(hypotheses, references, hypotheses_name, reference_names)
+    if not any(line.strip() for line in hypotheses):
+        raise DataError(f"{hypotheses_name}: every line is empty, so there is nothing to score")
+    return _report(hypotheses, references, language)
+
+
+def evaluate_files(hypotheses: Path, references: Sequence[Path], *, language: str = "") -> Report:
+    """Score a file against one or several reference files; the language is that of the first reference's name."""
+    return evaluate(
+        list(read_lines(hypotheses)),
+        [list(read_lines(path)) for path in references],
+        language=language or next(filter(None, map(language_of, references)), ""),
+        hypotheses_name=str(hypotheses),
+        reference_names=[str(path) for path in references],
+    )
+
+
+def evaluate_model(
+    translator: Translates,
+    source_lines: Sequence[str],
+    references: References,
+    *,
+    language: str = "",
+    source_name: str = "the source",
+    reference_names: Sequence[str] = (),
+) -> Report:
+    """Translate the source and score what came out. Lines are counted before the work begins."""
+    _check(source_lines, references, source_name, reference_names)
+    translations = translator.translate(list(source_lines))
+    return _report([translation.text for translation in translations], references, language)
+
+
+def validation_bleu(hypotheses: Sequence[str], references: References, *, language: str = "") -> Bleu:
+    """BLEU alone and without an interval: what training asks for, every few minutes."""
+    return bleu(hypotheses, references, tokenizer=choose_tokenizer(language).name)
+
+
+def perplexity(total_negative_log_likelihood: float, num_tokens: int) -> float:
+    """exp(total / tokens): per word piece as in the paper, or per word if words were counted. In nats."""
+    if num_tokens < 1:
+        raise DataError("perplexity needs at least one token; the text is empty")
+    try:
+        return math.exp(total_negative_log_likelihood / num_tokens)
+    except OverflowError:
+        return math.inf
+
+
+def perplexities(total_negative_log_likelihood: float, num_pieces: int, num_words: int | None = None) -> Perplexity:
+    """Both perplexities of one text. A word is what stands between spaces."""
+    per_word = None if num_words is None else perplexity(total_negative_log_likelihood, num_words)
+    return Perplexity(perplexity(total_negative_log_likelihood, num_pieces), num_pieces, per_word, num_words)
+
+
+def contrastive_accuracy(right_log_probs: Sequence[float], wrong_log_probs: Sequence[float]) -> float:
+    """The share of pairs in which the right target is likelier than the wrong one; a tie is not right."""
+    if len(right_log_probs) != len(wrong_log_probs):
+        raise DataError(f"{len(right_log_probs)} right targets, but {len(wrong_log_probs)} wrong ones: they are pairs")
+    if not right_log_probs:
+        raise DataError("contrastive accuracy needs at least one pair of targets")
+    pairs = zip(right_log_probs, wrong_log_probs, strict=True)
+    return sum(right > wrong for right, wrong in pairs) / len(right_log_probs)
+
+
+def _check(lines: Sequence[str], references: References, name: str, reference_names: Sequence[str]) -> None:
+    if not references:
+        raise DataError(f"{name}: there is no reference to compare with")
+    if not lines:
+        raise DataError(f"{name}: there are no lines")
+    names = reference_names or [f"reference {number}" for number in range(1, len(references) + 1)]
+    for reference_name, reference in zip(names, references, strict=True):
+        if len(reference) != len(lines):
+            raise DataError(
+                f"{name} has {len(lines)} lines and {reference_name} has {len(reference)}; line n of the one is "
+                f"compared with line n of the other"
+            )
+        if not any(line.strip() for line in reference):
+            raise DataError(f"{reference_name}: every line is empty, so there is nothing to compare with")
+
+
+def _report(hypotheses: Sequence[str], references: References, language: str) -> Report:
+    tokenizer = choose_tokenizer(language)
+    num = NUM_RESAMPLES if len(hypotheses) <= MAX_RESAMPLED_LINES else 0
+    return Report(
+        num_lines=len(hypotheses),
+        num_references=len(references),
+        language=base_language(language),
+        tokenizer=tokenizer,
+        bleu=bleu(hypotheses, references, tokenizer=tokenizer.name, num_resamples=num),
+        chrf=chrf(hypotheses, references, num_resamples=num),
+        ter=ter(hypotheses, references, language=language, num_resamples=num),
+        paper_bleu=paper_bleu(hypotheses, references, num_resamples=num) if has_paper_bleu(language) else None,
+        lowercased_tokenised=(
+            lowercased_tokenised_bleu(hypotheses, references, language=language, num_resamples=num)
+            if has_tokenised_bleu(language)
+            else None
+        ),
+        notes=tuple(_notes(hypotheses, references)),
+    )
+
+
+def _notes(hypotheses: Sequence[str], references: References) -> list[str]:
+    """What a careful reader would want to know before believing the figures."""
+    notes, total = [], len(hypotheses)
+    if empty := _count(hypotheses, lambda line: not line.strip()):
+        notes.append(f"{empty} of {total} hypotheses are empty")
+    if (tokenised := _count(hypotheses, lambda line: line.endswith(" ."))) * 10 >= total:
+        notes.append(f"{tokenised} of {total} hypotheses end in ' .' and look tokenised; BLEU wants plain text")
+    for number, reference in enumerate(references, start=1):
+        if empty := _count(reference, lambda line: not line.strip()):
+            notes.append(f"{empty} of {total} lines of reference {number} are empty")
+        if composed := _count(reference, lambda line: not unicodedata.is_normalized("NFC", line)):
+            notes.append(f"{composed} of {total} lines of reference {number} are not in NFC, as our output is")
+    if total > MAX_RESAMPLED_LINES:
+        notes.append(f"no intervals: {total} lines are more than the {MAX_RESAMPLED_LINES} that fit in memory")
+    return notes
+
+
+def _count(lines: Sequence[str], holds: Callable[[str], bool]) -> int:
+    return sum(map(holds, lines))
+
+
+def _heading(report: Report) -> list[str]:
+    plural = "" if report.num_references == 1 else "s"
+    language = report.language or "not known"
+    return [f"{report.num_lines} lines, {report.num_references} reference{plural}, target language {language}"]
+
+
+def _score_table(report: Report) -> list[str]:
+    rows = [
+        [
+            score.name + (" (lower is better)" if score is report.ter else ""),
+            f"{score.value:.2f}",
+            f"{score.interval.mean:.2f} ± {score.interval.margin:.2f}" if score.interval else "",
+            score.signature,
+        ]
+        for score in report.scores
+    ]
+    return _table([["metric", "score", "95 % interval", "signature"], *rows])
+
+
+def _bleu_table(report: Report) -> list[str]:
+    head = ["n-grams found, %", "1", "2", "3", "4", "brevity penalty", "system length", "reference length"]
+    rows = [
+        [
+            score.name,
+            *(f"{precision:.1f}" for precision in score.precisions),
+            f"{score.brevity_penalty:.3f}",
+            f"{score.system_length}",
+            f"{score.reference_length}",
+        ]
+        for score in report.bleus
+    ]
+    return _table([head, *rows])
+
+
+def _remarks(report: Report) -> list[str]:
+    lines = [f"BLEU's tokenizer is {report.tokenizer.name}: {report.tokenizer.reason}"]
+    if report.perplexity is not None:
+        per_word = report.perplexity.per_word
+        lines.append(
+            f"perplexity {report.perplexity.per_piece:.3f} per word piece"
+            + ("" if per_word is None else f", {per_word:.3f} per word")
+        )
+    if report.contrastive_accuracy is not None:
+        lines.append(f"contrastive accuracy {report.contrastive_accuracy:.1%}")
+    return lines + [f"note: {note}" for note in report.notes]
+
+
+def _table(rows: list[list[str]]) -> list[str]:
+    """Columns as wide as their widest cell."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
