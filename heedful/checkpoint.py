@@ -1,0 +1,295 @@
+"""Checkpoints: save, load, resume, average (§6.1). Nothing is lost when a machine dies.
+
+A checkpoint is a folder, `checkpoints/step-00001000/`: `model.safetensors` (the weights), `state.safetensors` (the
+optimizer's moments) and `state.json` (the step, counters, and what the bits depend on). It is written under another
+name, flushed to the disk, and renamed, so that a folder with the right name is whole. One without its state is kept for
+averaging only. A model folder (`model/`) stands alone: weights, configuration, tokenizer. Nothing is ever unpickled.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from heedful.config import Config, read_toml, resolve, to_toml
+from heedful.errors import CheckpointError
+from heedful.model.transformer import Transformer
+from heedful.tokenizer import Tokenizer
+
+WEIGHTS, MOMENTS, STATE = "model.safetensors", "state.safetensors", "state.json"
+CONFIG, TOKENIZER, MODEL, CHECKPOINTS = "config.toml", "tokenizer.model", "model", "checkpoints"
+FORMAT = {"format": "heedful", "version": "1"}
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedModel:
+    """A model ready to translate: the weights and all that belongs to them."""
+
+    model: Transformer
+    tokenizer: Tokenizer
+    config: Config
+    weights: Path
+
+    @property
+    def source_language(self) -> str:
+        """The code of the language it translates from."""
+        return self.config.data.source_language
+
+    @property
+    def target_language(self) -> str:
+        """The code of the language it translates into."""
+        return self.config.data.target_language
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What a whole checkpoint holds: weights, moments, and the state that is written as JSON."""
+
+    weights: dict[str, Tensor]
+    moments: dict[str, Tensor]
+    state: dict[str, Any]
+
+
+# ------------------------------------------------------------------------------------------------------------ writing
+
+
+def write_whole(folder: Path, files: Mapping[str, Mapping[str, Tensor] | str | Path]) -> None:
+    """Write a folder so that it is there whole or not at all: under another name, flushed, renamed.
+
+    What is to be written under a name is tensors, a text, or a file to copy. An older folder of that name gives way.
+    """
+    temporary = folder.with_name(f".{folder.name}.writing")
+    shutil.rmtree(temporary, ignore_errors=True)
+    try:
+        temporary.mkdir(parents=True)
+        for name, content in files.items():
+            _write_file(temporary / name, content)
+        _flush(temporary)
+        _replace_folder(temporary, folder)
+    except (OSError, SafetensorError) as error:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise CheckpointError(
+            f"{folder}: could not be written ({error}); what was there before is still there"
+        ) from None
+
+
+def _write_file(path: Path, content: Mapping[str, Tensor] | str | Path) -> None:
+    if isinstance(content, Path):
+        shutil.copyfile(content, path)
+    elif isinstance(content, str):
+        path.write_text(content, encoding="utf-8")
+    else:
+        save_file({name: tensor.detach().contiguous() for name, tensor in content.items()}, path, metadata=FORMAT)
+    _flush(path)
+
+
+def _flush(path: Path) -> None:
+    """fsync a file or a folder."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _replace_folder(temporary: Path, folder: Path) -> None:
+    old = folder.with_name(f".{folder.name}.old")
+    shutil.rmtree(old, ignore_errors=True)
+    if folder.exists():
+        folder.rename(old)
+    temporary.rename(folder)
+    _flush(folder.parent)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def step_folder(run: Path, step: int) -> Path:
+    """Where the checkpoint of a step lies."""
+    return run / CHECKPOINTS / f"step-{step:08d}"
+
+
+def save_checkpoint(run: Path, step: int, snapshot: Snapshot) -> Path:
+    """Write a whole checkpoint."""
+    folder = step_folder(run, step)
+    state = json.dumps(snapshot.state, indent=1) + "\n"
+    write_whole(folder, {WEIGHTS: snapshot.weights, MOMENTS: snapshot.moments, STATE: state})
+    return folder
+
+
+def save_model(folder: Path, weights: Mapping[str, Tensor], config: Config, tokenizer: Path) -> None:
+    """Write a model folder, which stands alone."""
+    write_whole(folder, {WEIGHTS: weights, CONFIG: to_toml(config), TOKENIZER: tokenizer})
+
+
+def prune_checkpoints(run: Path, *, keep_whole: int, keep_weights: int, every: int) -> None:
+    """Keep the last whole checkpoints to resume from, and of the multiples of `every` the last ones to average."""
+    steps = checkpoint_steps(run)
+    whole = [step for step in steps if is_whole(step_folder(run, step))][-keep_whole:]
+    averaged = [step for step in steps if step > 0 and step % every == 0][-keep_weights:]
+    for step in steps:
+        folder = step_folder(run, step)
+        if step in whole:
+            continue
+        if step not in averaged:
+            shutil.rmtree(folder, ignore_errors=True)
+        else:
+            # The state goes first: without it the folder is no longer taken for a whole checkpoint.
+            (folder / STATE).unlink(missing_ok=True)
+            (folder / MOMENTS).unlink(missing_ok=True)
+
+
+def remove_unfinished(run: Path) -> None:
+    """Take away what a killed run was just writing; put back what it was just replacing."""
+    for parent in (run, run / CHECKPOINTS):
+        for left in parent.glob(".*.writing"):
+            shutil.rmtree(left, ignore_errors=True)
+        for old in parent.glob(".*.old"):
+            folder = parent / old.name.removeprefix(".").removesuffix(".old")
+            if folder.exists():
+                shutil.rmtree(old, ignore_errors=True)
+            else:
+                old.rename(folder)
+
+
+# ------------------------------------------------------------------------------------------------------------ reading
+
+
+def checkpoint_steps(run: Path) -> list[int]:
+    """The steps of which this run has weights, in order."""
+    folders = (run / CHECKPOINTS).glob("step-*")
+    return sorted(int(f.name.removeprefix("step-")) for f in folders if f.name[5:].isdigit() and (f / WEIGHTS).exists())
+
+
+def is_whole(folder: Path) -> bool:
+    """Can a run be resumed from this checkpoint?"""
+    return all((folder / name).exists() for name in (WEIGHTS, MOMENTS, STATE))
+
+
+def last_whole(run: Path) -> Path | None:
+    """The newest checkpoint that a run can be resumed from."""
+    folders = [step_folder(run, step) for step in checkpoint_steps(run)]
+    return next((folder for folder in reversed(folders) if is_whole(folder)), None)
+
+
+def load_snapshot(folder: Path) -> Snapshot:
+    """Read a whole checkpoint."""
+    try:
+        state = json.loads((folder / STATE).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{folder / STATE}: cannot be read ({error}); remove this checkpoint") from None
+    return Snapshot(load_tensors(folder / WEIGHTS), load_tensors(folder / MOMENTS), state)
+
+
+def load_tensors(path: Path) -> dict[str, Tensor]:
+    """The tensors of one of our safetensors files."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            if (file.metadata() or {}).get("format") != FORMAT["format"]:
+                raise CheckpointError(f"{path}: not written by heedful")
+            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (the file is no mapping)
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(f"{path}: truncated, or no safetensors file ({error})") from None
+
+
+def load_weights(model: Transformer, weights: Mapping[str, Tensor], origin: Path) -> None:
+    """Copy weights into the model, in the model's own type; names and shapes must be the model's."""
+    expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+    found = {name: tuple(tensor.shape) for name, tensor in weights.items()}
+    if expected != found:
+        different = sorted(name for name in expected | found if expected.get(name) != found.get(name))
+        name = different[0]
+        raise CheckpointError(
+            f"{origin}: does not fit the configuration: {name} is {found.get(name, 'missing')}, "
+            f"expected {expected.get(name, 'nothing')} ({len(different)} tensors differ)"
+        )
+    model.load_state_dict(dict(weights))
+
+
+def average(paths: Sequence[Path]) -> dict[str, Tensor]:
+    """§6.1: the mean of the weights of several checkpoints, summed in float64."""
+    assert paths, "an average needs at least one checkpoint"
+    first = load_tensors(paths[0])
+    sums = {name: tensor.double() for name, tensor in first.items()}
+    for path in paths[1:]:
+        weights = load_tensors(path)
+        if {n: t.shape for n, t in weights.items()} != {n: t.shape for n, t in first.items()}:
+            raise CheckpointError(f"{path}: has other tensors than {paths[0]}; only checkpoints of one model average")
+        for name, tensor in weights.items():
+            sums[name] += tensor
+    return {name: (total / len(paths)).to(first[name].dtype) for name, total in sums.items()}
+
+
+def weights_to_average(run: Path, *, last: int, every: int) -> list[Path]:
+    """The last checkpoints at multiples of `every`; where there is none yet, the newest one alone."""
+    steps = checkpoint_steps(run)
+    regular = [step for step in steps if step > 0 and step % every == 0]
+    return [step_folder(run, step) / WEIGHTS for step in (regular[-last:] or steps[-1:])]
+
+
+# -------------------------------------------------------------------------------------------------- what a MODEL may be
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFiles:
+    """The three files that make a model."""
+
+    weights: Path
+    config: Path
+    tokenizer: Path
+
+
+def find_model(path: Path) -> ModelFiles:
+    """A run folder, a `model/` folder or a checkpoint inside its run → the files to load.
+
+    Of a run that has not finished, the newest checkpoint is taken.
+    """
+    if not path.is_dir():
+        raise CheckpointError(f"{path}: no such folder; a model is a run folder, its model/ folder or a checkpoint")
+    if (path / WEIGHTS).exists():
+        is_checkpoint = path.parent.name == CHECKPOINTS and not (path / CONFIG).exists()
+        return _model_files(path / WEIGHTS, path.parent.parent if is_checkpoint else path)
+    if (path / MODEL / WEIGHTS).exists():
+        return _model_files(path / MODEL / WEIGHTS, path / MODEL)
+    steps = checkpoint_steps(path)
+    if not steps:
+        raise CheckpointError(f"{path}: holds no model: neither {WEIGHTS}, nor {MODEL}/{WEIGHTS}, nor a checkpoint")
+    return _model_files(step_folder(path, steps[-1]) / WEIGHTS, path)
+
+
+def _model_files(weights: Path, home: Path) -> ModelFiles:
+    files = ModelFiles(weights, home / CONFIG, home / TOKENIZER)
+    for file in (files.config, files.tokenizer):
+        if not file.is_file():
+            raise CheckpointError(f"{file}: missing; a model needs {WEIGHTS}, {CONFIG} and {TOKENIZER}")
+    return files
+
+
+def load_config(path: Path) -> Config:
+    """The configuration in a config.toml that we wrote."""
+    _, layer = read_toml(path)
+    return resolve(layer)
+
+
+def load_model(path: Path, *, device: torch.device, dtype: torch.dtype = torch.float32) -> LoadedModel:
+    """A MODEL ready to use: evaluation mode, on `device`."""
+    files = find_model(path)
+    config, tokenizer = load_config(files.config), Tokenizer.load(files.tokenizer)
+    model = empty_model(config, tokenizer.vocab_size).to(dtype)
+    load_weights(model, load_tensors(files.weights), files.weights)
+    return LoadedModel(model.to(device).eval(), tokenizer, config, files.weights)
+
+
+def empty_model(config: Config, vocab_size: int) -> Transformer:
+    """A model whose weights are still to come, without the time that drawing them takes."""
+    with torch.device("meta"):
+        model = Transformer(config.model, vocab_size)
+    return model.to_empty(device="cpu")

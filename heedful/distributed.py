@@ -1,0 +1,77 @@
+"""More than one process: ranks, sums over ranks, and waiting for one another (torchrun sets the environment).
+
+Every rank does its share of one global batch and synchronises once a step, also one that has nothing to do. Nothing
+here knows the model.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from heedful.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """Which process this is, of how many."""
+
+    rank: int = 0
+    size: int = 1
+    local_rank: int = 0
+
+    @property
+    def is_first(self) -> bool:
+        """Does this process write the files?"""
+        return self.rank == 0
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        """The sum over all ranks, in place."""
+        if self.size > 1:
+            dist.all_reduce(tensor)
+        return tensor
+
+    def barrier(self) -> None:
+        """Wait until every rank is here."""
+        if self.size > 1:
+            dist.barrier()
+
+
+def world_from_environment() -> World:
+    """What torchrun says of this process; alone if it was not started by torchrun."""
+    environment = os.environ
+    return World(
+        rank=int(environment.get("RANK", "0")),
+        size=int(environment.get("WORLD_SIZE", "1")),
+        local_rank=int(environment.get("LOCAL_RANK", "0")),
+    )
+
+
+def check_micro_batches(world: World, num_micro_batches: int) -> None:
+    """Every rank must have the same number of micro-batches in a step."""
+    if num_micro_batches % world.size:
+        raise ConfigError(
+            f"train.micro_batches = {num_micro_batches} is not a multiple of the {world.size} processes; "
+            f"set it to {-(-num_micro_batches // world.size) * world.size}"
+        )
+
+
+@contextmanager
+def process_group(world: World, device: torch.device) -> Iterator[None]:
+    """Join the other ranks: NCCL between GPUs, gloo between CPUs."""
+    if world.size == 1:
+        yield
+        return
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    try:
+        yield
+    finally:
+        dist.destroy_process_group()

@@ -1,0 +1,86 @@
+"""Ctrl-C and SIGTERM: a run ends after its next step, with a checkpoint; and the same through torchrun."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from types import FrameType, TracebackType
+from typing import Any
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Interruption(AbstractContextManager["Interruption"]):
+    """Within this context a signal is a wish, to be asked for with `requested`.
+
+    Until somebody asks there is nothing to save yet, so that a signal ends at once; a second Ctrl-C does, too.
+    """
+
+    def __init__(self) -> None:
+        self.signal: int | None = None
+        self.is_asked_for = False
+        self.handlers: dict[int, Any] = {}
+
+    def __enter__(self) -> Interruption:
+        self.handlers = {number: signal.signal(number, self._note) for number in SIGNALS}
+        return self
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        # Under torchrun a worker hears of Ctrl-C twice: from the terminal and from torchrun.
+        again = self.signal == signal.SIGINT and number == signal.SIGINT and "WORLD_SIZE" not in os.environ
+        self.signal = number
+        if again or not self.is_asked_for:
+            sys.exit(self.exit_code)
+
+    def requested(self) -> bool:
+        """Has a signal come?"""
+        self.is_asked_for = True
+        return self.signal is not None
+
+    @property
+    def exit_code(self) -> int:
+        """130 for Ctrl-C, 143 for SIGTERM."""
+        return 128 + (self.signal or 0)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Signals do again what they did before."""
+        for number, handler in self.handlers.items():
+            signal.signal(number, handler)
+
+
+def run_torchrun(num_processes: int, arguments: Sequence[str]) -> int:
+    """The same command in several processes; a signal is passed on, and they leave after a checkpoint."""
+    launch = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={num_processes}", "-m", "heedful"]
+    environment = {"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // num_processes))} | os.environ
+    with Interruption() as interruption:
+        interruption.requested()
+        child = subprocess.Popen([sys.executable, *launch, *without_nproc(arguments)], env=environment)
+        code = _wait(child, interruption)
+    return interruption.exit_code if interruption.requested() else code
+
+
+def _wait(child: subprocess.Popen[bytes], interruption: Interruption) -> int:
+    passed_on = False
+    while True:
+        try:
+            return child.wait(timeout=0.2)
+        except subprocess.TimeoutExpired:
+            if interruption.signal == signal.SIGTERM and not passed_on:
+                child.send_signal(signal.SIGTERM)  # Ctrl-C reaches it through the terminal
+                passed_on = True
+
+
+def without_nproc(arguments: Sequence[str]) -> list[str]:
+    """The arguments without `--nproc N`, which torchrun stands in for."""
+    kept, skip = [], False
+    for argument in arguments:
+        if not skip and argument != "--nproc" and not argument.startswith("--nproc="):
+            kept.append(argument)
+        skip = argument == "--nproc"
+    return kept

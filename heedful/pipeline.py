@@ -1,0 +1,275 @@
+"""The whole road (§5, §6.1): text files → tokenizer → shards → training → averaged model, in one run folder.
+
+Every step is done once: what a run folder already holds is used as it is. So starting a finished run does nothing, and
+starting one that was killed goes on from its last checkpoint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import msgspec
+import torch
+
+from heedful import checkpoint
+from heedful.batching import derived_seed
+from heedful.config import Config, Layer, to_layer
+from heedful.corpus import language_of, languages_of_tsv, read_pairs
+from heedful.device import choose_device
+from heedful.distributed import World, check_micro_batches, process_group, world_from_environment
+from heedful.errors import CheckpointError, ConfigError
+from heedful.model.transformer import Transformer
+from heedful.run_folder import Plan, append_metrics, cut_metrics, locked, make_plan, write_config
+from heedful.shards import Counts, Shards, is_current, open_shards, prepare
+from heedful.tokenizer import Tokenizer
+from heedful.trainer import Trainer, use_deterministic_algorithms
+from heedful.training import EndRecord, Record, Scores, StepRecord, Validate, ValidationRecord, train
+from heedful.validation import make_validate
+
+INITIAL_WEIGHTS = 0  # beside (seed, step ≥ 1, micro-batch), the initial weights are step 0
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What a user asks for: where the run lies, its settings in layers, and where it computes."""
+
+    run: Path
+    preset: str | None = None
+    layers: tuple[Layer, ...] = ()
+    from_model: Path | None = None
+    device: str = "auto"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a run has come to."""
+
+    run: Path
+    model: Path | None  # None: the run was stopped and can be started again
+    step: int
+    reason: str
+    scores: Scores | None
+
+
+def plan(order: Order) -> Plan:
+    """The settings of this start, checked; languages taken from the files' names where they are not set."""
+    fine_tuned = [_layer_of_model(order.from_model)] if order.from_model else []
+    made = make_plan(order.run, preset_name=order.preset, layers=[*fine_tuned, *order.layers])
+    if not made.config.data.source:
+        raise ConfigError("data.source names no file; give the training text with -s SOURCE -t TARGET")
+    return replace(made, config=_with_languages(made.config))
+
+
+def _layer_of_model(path: Path) -> Layer:
+    """Fine-tuning takes sizes, tokenizer and languages from the model that it starts from."""
+    files = checkpoint.find_model(path)
+    config = to_layer(checkpoint.load_config(files.config))
+    languages = {name: config["data"][name] for name in ("source_language", "target_language")}
+    return {"model": config["model"], "tokenizer": {"model": str(files.tokenizer)}, "data": languages}
+
+
+def _with_languages(config: Config) -> Config:
+    data = config.data
+    source, target = _languages(data.source, data.target)
+    data = msgspec.structs.replace(
+        data, source_language=data.source_language or source, target_language=data.target_language or target
+    )
+    return msgspec.structs.replace(config, data=data)
+
+
+def _languages(source: Sequence[str], target: Sequence[str]) -> tuple[str, str]:
+    if not target:
+        return languages_of_tsv(Path(source[0])) or ("", "")
+    return language_of(Path(source[0])) or "", language_of(Path(target[0])) or ""
+
+
+def run_training(
+    order: Order,
+    *,
+    say: Callable[[str], None],
+    on_record: Callable[[Config, Record], None],
+    stop: Callable[[], bool] = lambda: False,
+) -> Outcome:
+    """Start a run, or go on with it: prepare what is missing, train, and average the last checkpoints."""
+    world = world_from_environment()
+    made = plan(order)
+    check_micro_batches(world, made.config.train.micro_batches)
+    device = choose_device(order.device, local_rank=world.local_rank)
+    say_first = say if world.is_first else _say_nothing
+    with ExitStack() as stack:
+        if world.is_first:
+            stack.enter_context(locked(order.run))
+            _write_plan(order.run, made, say)
+        stack.enter_context(process_group(world, device))
+        tokenizer, shards, valid = _prepared(order.run, made, world, say_first)
+        trainer = _trainer(order, made.config, tokenizer, device=device, world=world, say=say_first)
+        validate = make_validate(valid, tokenizer, made.config, device) if valid else None
+        return _train(trainer, shards, order.run, validate=validate, stop=stop, on_record=on_record)
+
+
+def prepare_run(order: Order, *, say: Callable[[str], None]) -> None:
+    """Tokenizer and shards, without training: what can go wrong with the text goes wrong here."""
+    made = plan(order)
+    with locked(order.run):
+        _write_plan(order.run, made, say)
+        _prepared(order.run, made, World(), say)
+
+
+def _say_nothing(text: str) -> None:
+    """What the other ranks say."""
+
+
+def _write_plan(run: Path, made: Plan, say: Callable[[str], None]) -> None:
+    checkpoint.remove_unfinished(run)
+    write_config(run, made.config)
+    for name, (before, after) in made.changed.items():
+        say(f"changed since the last start: {name} = {after} (was {before})")
+
+
+# ---------------------------------------------------------------------------------------------------- text → numbers
+
+
+def _prepared(
+    run: Path, made: Plan, world: World, say: Callable[[str], None]
+) -> tuple[Tokenizer, Shards, Shards | None]:
+    """Tokenizer and shards; the first rank makes them, the others open what it made."""
+    if world.is_first:
+        tokenizer = _tokenizer(run, made, say)
+        _make_shards(run, made.config, tokenizer, say)
+    world.barrier()
+    valid = open_shards(run / "data" / "valid") if made.config.data.valid_source else None
+    return Tokenizer.load(run / checkpoint.TOKENIZER), open_shards(run / "data" / "train"), valid
+
+
+def _tokenizer(run: Path, made: Plan, say: Callable[[str], None]) -> Tokenizer:
+    path, config = run / checkpoint.TOKENIZER, made.config
+    if not path.exists():
+        if config.tokenizer.model:
+            Tokenizer.load(Path(config.tokenizer.model)).save(path)
+        else:
+            _learn_tokenizer(made, say).save(path)
+    return Tokenizer.load(path)
+
+
+def _learn_tokenizer(made: Plan, say: Callable[[str], None]) -> Tokenizer:
+    """Of the size that the user named, or else as near to the preset's as the text allows."""
+    config = made.config
+    wanted, seed, lines = config.tokenizer.vocab_size, config.train.seed, _training_lines(config)
+    say(f"learning a joint vocabulary of {wanted:,} word pieces")
+    if "tokenizer.vocab_size" in made.named:
+        return Tokenizer.learn(lines, wanted, seed=seed)
+    tokenizer = Tokenizer.learn_at_most(lines, wanted, seed=seed)
+    if tokenizer.vocab_size < wanted:
+        say(f"the text fills {tokenizer.vocab_size:,} word pieces, not the preset's {wanted:,}")
+    return tokenizer
+
+
+def _training_lines(config: Config) -> Iterator[str]:
+    for pair in read_pairs(_paths(config.data.source), _paths(config.data.target)):
+        yield pair.source
+        yield pair.target
+
+
+def _paths(names: Sequence[str]) -> list[Path]:
+    return [Path(name) for name in names]
+
+
+def _make_shards(run: Path, config: Config, tokenizer: Tokenizer, say: Callable[[str], None]) -> None:
+    data, resuming = config.data, checkpoint.last_whole(run) is not None
+    parts = {"train": (data.source, data.target), "valid": (data.valid_source, data.valid_target)}
+    for name, files in parts.items():
+        source, target = map(_paths, files)
+        folder = run / "data" / name
+        if not source or (folder.is_dir() and not all(file.exists() for file in (*source, *target))):
+            continue  # the text has gone elsewhere, but its tokens are here
+        if name == "train" and resuming and not is_current(folder, source, target, tokenizer, data.max_length):
+            raise CheckpointError(f"{run}: the training text is not what this run began with; take a new folder (-o)")
+        shards = prepare(folder, source, target, tokenizer, max_length=data.max_length)
+        say(f"{name}: {_counted(shards.counts)}")
+
+
+def _counted(counts: Counts) -> str:
+    left_out = f"{counts.empty:,} empty and {counts.too_long:,} too long ones left out"
+    return f"{counts.kept:,} of {counts.read:,} pairs ({left_out}), {counts.target_tokens:,} target tokens"
+
+
+# ------------------------------------------------------------------------------------------------ numbers → a model
+
+
+def _trainer(
+    order: Order,
+    config: Config,
+    tokenizer: Tokenizer,
+    *,
+    device: torch.device,
+    world: World,
+    say: Callable[[str], None],
+) -> Trainer:
+    """A trainer at the place where the run stands: its last checkpoint, a model to fine-tune, or new weights."""
+    use_deterministic_algorithms()
+    torch.manual_seed(derived_seed(config.train.seed, INITIAL_WEIGHTS))
+    model = Transformer(config.model, tokenizer.vocab_size)
+    last = checkpoint.last_whole(order.run)
+    if last is None and order.from_model is not None:
+        weights = checkpoint.find_model(order.from_model).weights
+        checkpoint.load_weights(model, checkpoint.load_tensors(weights), weights)
+    trainer = Trainer(model, config, device=device, world=world)
+    if last is not None:
+        _resume(trainer, last, say)
+    elif order.from_model is not None and world.is_first:
+        checkpoint.save_checkpoint(order.run, 0, trainer.snapshot())  # from now on the run needs that model no more
+    if world.is_first:
+        cut_metrics(order.run, trainer.progress.step)
+    world.barrier()
+    return trainer
+
+
+def _resume(trainer: Trainer, last: Path, say: Callable[[str], None]) -> None:
+    snapshot = checkpoint.load_snapshot(last)
+    trainer.restore(snapshot, last)
+    say(f"going on from step {trainer.progress.step:,} ({last})")
+    for name, now in trainer.surroundings().items():
+        before = snapshot.state.get(name)
+        if before != now:
+            say(f"{name} is {now}, was {before}: the weights may differ in the last bits from those of an unbroken run")
+
+
+def _train(
+    trainer: Trainer,
+    shards: Shards,
+    run: Path,
+    *,
+    validate: Validate | None,
+    stop: Callable[[], bool],
+    on_record: Callable[[Config, Record], None],
+) -> Outcome:
+    scores, reason = None, ""
+    for record in train(trainer, shards, run, validate=validate, stop=stop):
+        if isinstance(record, ValidationRecord):
+            scores = record.scores
+        if isinstance(record, EndRecord):
+            reason = record.reason
+        if trainer.world.is_first:
+            _log(run, record)
+            on_record(trainer.config, record)
+    finished = reason in ("steps", "patience")
+    if finished and trainer.world.is_first:
+        _finish(trainer.config, run)
+    return Outcome(run, run / checkpoint.MODEL if finished else None, trainer.progress.step, reason, scores)
+
+
+def _log(run: Path, record: Record) -> None:
+    if isinstance(record, StepRecord):
+        append_metrics(run, {"kind": "step"} | asdict(record))
+    elif isinstance(record, ValidationRecord):
+        append_metrics(run, {"kind": "validation", "step": record.step} | asdict(record.scores))
+
+
+def _finish(config: Config, run: Path) -> None:
+    """§6.1: what to translate with is the average of the last checkpoints."""
+    train_config = config.train
+    paths = checkpoint.weights_to_average(run, last=train_config.average_last, every=train_config.checkpoint_steps)
+    checkpoint.save_model(run / checkpoint.MODEL, checkpoint.average(paths), config, run / checkpoint.TOKENIZER)

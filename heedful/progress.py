@@ -1,0 +1,123 @@
+"""How a run looks while it goes on: a live display on a terminal, one plain line now and then elsewhere.
+
+Everything goes to stderr. It knows the records of `training.py` and nothing of how they come about.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import AbstractContextManager
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task, TextColumn
+from rich.text import Text
+
+from heedful.config import Config
+from heedful.training import CheckpointRecord, EndRecord, Record, StepRecord, ValidationRecord
+
+PLAIN_STEPS = 100
+ENDINGS = {
+    "steps": "trained {step:,} steps",
+    "patience": "stopped at step {step:,}: the validation loss no longer falls (train.patience)",
+    "stopped": "stopped at step {step:,}; the same command goes on from here",
+}
+
+
+def say(text: str) -> None:
+    """One line for the user, beside the output proper."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def duration(seconds: float) -> str:
+    """3725 → 1:02:05, 65 → 1:05."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+def remaining(record: StepRecord, steps: int) -> str:
+    """How long the rest will take at the pace of the whole run so far."""
+    return duration((steps - record.step) * record.seconds / record.step)
+
+
+def step_line(record: StepRecord, steps: int) -> str:
+    """A record of steps as a plain line."""
+    skipped = f"  skipped {record.skipped_steps}" if record.skipped_steps else ""
+    return (
+        f"step {record.step:>7,}/{steps:,}  loss {record.loss:.3f}  perplexity {record.perplexity:.2f}  "
+        f"{record.tokens_per_second:,.0f} target tokens/s  {remaining(record, steps)} left{skipped}"
+    )
+
+
+def validation_line(record: ValidationRecord) -> str:
+    """A validation as a plain line."""
+    scores = record.scores
+    bleu = "" if scores.bleu is None else f"  BLEU {scores.bleu:.1f} (greedy)"
+    return f"step {record.step:>7,}  validation: loss {scores.loss:.3f}  perplexity {scores.perplexity:.2f}{bleu}"
+
+
+class PlainDisplay(AbstractContextManager["PlainDisplay"]):
+    """Lines for logs and pipes."""
+
+    def show(self, config: Config, record: Record) -> None:
+        """Say what a person would want in a log."""
+        steps = config.train.steps
+        if isinstance(record, StepRecord) and (record.step % PLAIN_STEPS == 0 or record.step == steps):
+            say(step_line(record, steps))
+        elif isinstance(record, ValidationRecord):
+            say(validation_line(record))
+        elif isinstance(record, EndRecord):
+            say(ENDINGS[record.reason].format(step=record.step))
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Nothing to put away."""
+
+
+class _Figures(ProgressColumn):
+    """Loss, perplexity, speed and the time that is left."""
+
+    def render(self, task: Task) -> Text:
+        record: StepRecord | None = task.fields.get("record")
+        if record is None:
+            return Text("the first steps …", style="dim")
+        return Text(
+            f"loss {record.loss:.3f}  ppl {record.perplexity:.2f}  {record.tokens_per_second:,.0f} tok/s  "
+            f"{remaining(record, int(task.total or 0))} left"
+        )
+
+
+class LiveDisplay(PlainDisplay):
+    """A bar that moves, with validations printed above it."""
+
+    def __init__(self) -> None:
+        columns = (SpinnerColumn(), TextColumn("step {task.completed:,}/{task.total:,}"), BarColumn(24), _Figures())
+        self.progress = Progress(*columns, console=Console(stderr=True), transient=True)
+        self.task = self.progress.add_task("training", total=1, visible=False)
+
+    def __enter__(self) -> LiveDisplay:
+        self.progress.start()
+        return self
+
+    def show(self, config: Config, record: Record) -> None:
+        """Move the bar; print what should stay."""
+        if isinstance(record, StepRecord):
+            total, done = config.train.steps, record.step
+            self.progress.update(self.task, total=total, completed=done, record=record, visible=True)
+        elif isinstance(record, ValidationRecord):
+            self.progress.console.print(validation_line(record), highlight=False)
+        elif not isinstance(record, CheckpointRecord):
+            self.progress.console.print(ENDINGS[record.reason].format(step=record.step), highlight=False)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Take the bar away."""
+        self.progress.stop()
+
+
+def display() -> PlainDisplay:
+    """The live one on a terminal, else plain lines."""
+    return LiveDisplay() if sys.stderr.isatty() else PlainDisplay()

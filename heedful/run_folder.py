@@ -1,0 +1,133 @@
+"""A run's folder: which configuration it has, whether it may go on with another one, and who is using it.
+
+Every start of a run folder is a resume; the first one finds nothing to resume from. It knows files and settings; no
+model, no training.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from heedful.config import DEFAULT_PRESET, Config, Layer, differences, preset, read_toml, resolve, to_layer, to_toml
+from heedful.errors import CheckpointError, ConfigError
+
+CONFIG, METRICS, LOCK = "config.toml", "metrics.jsonl", ".lock"
+
+# What may change between two starts of a run. Files may move: what counts is what is in them.
+MAY_CHANGE = frozenset(
+    [
+        "train.steps",
+        "train.patience",
+        "train.checkpoint_steps",
+        "train.checkpoint_minutes",
+        "train.keep_checkpoints",
+        "train.average_last",
+        "train.validate_steps",
+        "decode.beam_size",
+        "decode.alpha",
+        "decode.max_extra",
+        "data.source",
+        "data.target",
+        "data.valid_source",
+        "data.valid_target",
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The settings of this start: which of them the user named, and what changed since the last start."""
+
+    config: Config
+    named: frozenset[str]
+    changed: dict[str, tuple[Any, Any]]
+
+
+def make_plan(run: Path, *, preset_name: str | None, layers: list[Layer]) -> Plan:
+    """Preset < layers for a new run; for one that exists, its own configuration comes first and must stay."""
+    named = frozenset(f"{section}.{field}" for layer in layers for section in layer for field in layer[section])
+    chosen = [preset(preset_name)] if preset_name else []
+    if not (run / CONFIG).is_file():
+        return Plan(resolve(*(chosen or [preset(DEFAULT_PRESET)]), *layers), named, {})
+    _, stored = read_toml(run / CONFIG)
+    before = resolve(stored)
+    after = resolve(to_layer(before), *chosen, *layers)
+    changed = differences(before, after)
+    for name in changed:
+        if name not in MAY_CHANGE:
+            raise ConfigError(
+                f"{name} = {changed[name][1]!r}, but the run {run} has {changed[name][0]!r}; "
+                f"take a new folder (-o), or leave {name} as it was"
+            )
+    return Plan(after, named, changed)
+
+
+def write_config(run: Path, config: Config) -> None:
+    """config.toml, whole or not at all."""
+    temporary = run / f".{CONFIG}.writing"
+    temporary.write_text(to_toml(config), encoding="utf-8")
+    temporary.replace(run / CONFIG)
+
+
+@contextmanager
+def locked(run: Path) -> Iterator[None]:
+    """Hold the run folder: the operating system lets go when the process ends, however it ends."""
+    _make_folder(run)
+    with open(run / LOCK, "a") as file:
+        try:
+            _lock(file.fileno())
+        except OSError:
+            raise CheckpointError(f"{run}: another process is using this run; wait for it or take another") from None
+        yield
+
+
+def _make_folder(run: Path) -> None:
+    foreign = run.is_dir() and any(run.iterdir()) and not (run / CONFIG).exists() and not (run / LOCK).exists()
+    if foreign:
+        raise CheckpointError(f"{run}: is not empty and no run of ours ({CONFIG} is missing); take another folder")
+    try:
+        run.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CheckpointError(f"{run}: cannot be made ({error.strerror})") from None
+
+
+def _lock(descriptor: int) -> None:
+    if os.name == "nt":
+        import msvcrt
+
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
+    else:
+        import fcntl
+
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def cut_metrics(run: Path, step: int) -> None:
+    """Take back the lines of steps after the checkpoint that the run goes on from."""
+    path = run / METRICS
+    if not path.exists():
+        return
+    lines = path.read_text(encoding="utf-8").splitlines()
+    kept = [line for line in lines if _step_of(line) <= step]
+    temporary = run / f".{METRICS}.writing"
+    temporary.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")
+    temporary.replace(path)
+
+
+def _step_of(line: str) -> float:
+    try:
+        return float(json.loads(line)["step"])
+    except (ValueError, KeyError, TypeError):
+        return float("inf")  # the line that was being written when the machine died
+
+
+def append_metrics(run: Path, record: Mapping[str, Any]) -> None:
+    """One line of metrics.jsonl."""
+    with open(run / METRICS, "a", encoding="utf-8") as file:
+        file.write(json.dumps(record, ensure_ascii=False) + "\n")

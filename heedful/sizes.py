@@ -1,0 +1,64 @@
+"""How large a model is, by the paper's formulas: parameters, and the memory that training needs. No torch here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from heedful.config import Config, ModelConfig
+
+
+def embedding_parameters(model: ModelConfig, vocab_size: int) -> int:
+    """One matrix for both embeddings and the projection; learned positions if there are any."""
+    learned = model.max_positions if model.positions == "learned" else 0
+    return (vocab_size + learned) * model.d_model
+
+
+def attention_parameters(model: ModelConfig) -> int:
+    """W_Q, W_K, W_V and W_O of all heads."""
+    return 2 * model.num_heads * (model.head_d_k + model.head_d_v) * model.d_model
+
+
+def feed_forward_parameters(model: ModelConfig) -> int:
+    """W_1, b_1, W_2, b_2."""
+    return 2 * model.d_model * model.d_ff + model.d_ff + model.d_model
+
+
+def layer_parameters(model: ModelConfig, num_attentions: int) -> int:
+    """A layer with its attentions, its feed-forward network and a norm behind each."""
+    norms = (num_attentions + 1) * 2 * model.d_model
+    return num_attentions * attention_parameters(model) + feed_forward_parameters(model) + norms
+
+
+def num_parameters(model: ModelConfig, vocab_size: int) -> int:
+    """All of them: what `Transformer(model, vocab_size)` will learn."""
+    encoder = model.encoder_layers * layer_parameters(model, 1)
+    decoder = model.decoder_layers * layer_parameters(model, 2)
+    return embedding_parameters(model, vocab_size) + encoder + decoder
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryEstimate:
+    """Bytes that training needs, roughly."""
+
+    parameters: int  # weights, gradients and Adam's two moments
+    activations: int  # kept for the backward pass of one micro-batch
+    logits: int
+
+    @property
+    def total(self) -> int:
+        """All of it."""
+        return self.parameters + self.activations + self.logits
+
+
+def memory_estimate(config: Config, vocab_size: int, *, bytes_per_number: int = 4) -> MemoryEstimate:
+    """What one process will need: a count of the tensors that autograd keeps, not a measurement."""
+    model = config.model
+    rows = config.train.batch_tokens // config.train.micro_batches
+    heads = model.num_heads * (2 * model.head_d_k + 2 * model.head_d_v)
+    attention, feed_forward = heads + 5 * model.d_model, 2 * model.d_ff + 4 * model.d_model
+    layers = model.encoder_layers * (attention + feed_forward) + model.decoder_layers * (2 * attention + feed_forward)
+    return MemoryEstimate(
+        parameters=16 * num_parameters(model, vocab_size),
+        activations=rows * layers * bytes_per_number,
+        logits=3 * rows * vocab_size * bytes_per_number,
+    )

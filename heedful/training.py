@@ -1,0 +1,229 @@
+"""The training loop (§5): batches in, progress records out, checkpoints on the way. It prints nothing.
+
+It knows validation only as a function from model to scores, and a step only as `Trainer.step`. Which step comes next
+follows from the last checkpoint alone.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TypeAlias
+
+import torch
+
+from heedful.batching import Batch, prefetched, step_batches
+from heedful.checkpoint import last_whole, prune_checkpoints, save_checkpoint, step_folder
+from heedful.config import TrainConfig
+from heedful.errors import DeviceError, TrainingError
+from heedful.model.transformer import Transformer
+from heedful.shards import Shards
+from heedful.trainer import Trainer
+
+LOG_STEPS = 20
+# So many steps in a row without a finite gradient end the run.
+NON_FINITE_LIMIT = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """What validation measures: loss and perplexity are per target token, without smoothing."""
+
+    loss: float
+    perplexity: float
+    bleu: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StepRecord:
+    """The mean over the last steps: smoothed loss, true perplexity; and how fast they went."""
+
+    step: int
+    loss: float
+    perplexity: float
+    learning_rate: float
+    gradient_norm: float
+    target_tokens: int  # since the start of the run
+    tokens_per_second: float
+    seconds: float  # since the start of the run, interruptions not counted
+    skipped_steps: int
+
+
+@dataclass(frozen=True, slots=True)
+class ValidationRecord:
+    """The scores on the validation text."""
+
+    step: int
+    scores: Scores
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointRecord:
+    """A checkpoint was written."""
+
+    step: int
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class EndRecord:
+    """The run has ended: `steps` done, `patience` at its end, or `stopped` from outside."""
+
+    step: int
+    reason: str
+
+
+Record: TypeAlias = StepRecord | ValidationRecord | CheckpointRecord | EndRecord
+Validate: TypeAlias = Callable[[Transformer], Scores]
+
+
+@dataclass
+class Clock:
+    """Wall time of this start, and of the stretch since the last record."""
+
+    seconds_before: float
+    started: float = field(default_factory=time.monotonic)
+    stretch_started: float = field(default_factory=time.monotonic)
+    last_checkpoint: float = field(default_factory=time.monotonic)
+
+    @property
+    def seconds(self) -> float:
+        """Since the start of the run, in which interruptions do not count."""
+        return self.seconds_before + time.monotonic() - self.started
+
+    def stretch(self) -> float:
+        """Seconds since this was last asked."""
+        now = time.monotonic()
+        seconds, self.stretch_started = now - self.stretch_started, now
+        return max(seconds, 1e-9)
+
+
+def train(
+    trainer: Trainer, shards: Shards, run: Path, *, validate: Validate | None, stop: Callable[[], bool]
+) -> Iterator[Record]:
+    """Train until the steps are done, patience ends, or `stop` says so; yields what happens."""
+    config, clock = trainer.config.train, Clock(trainer.progress.seconds)
+    batches = prefetched(_batches(trainer, shards))
+    reason = "steps" if trainer.progress.step >= config.steps else ""
+    while not reason:
+        with _explained_out_of_memory(config):
+            trainer.step(next(batches))
+        trainer.progress = replace(trainer.progress, seconds=clock.seconds)
+        step = trainer.progress.step
+        reason, minutes_up = _agreed(trainer, stop(), clock)
+        if step % LOG_STEPS == 0 or reason:
+            yield _step_record(trainer, run, clock.stretch())
+        if validate and (step % config.validate_steps == 0 or reason == "steps"):
+            yield _validation(trainer, validate)
+            reason = reason or _out_of_patience(trainer)
+            clock.stretch()
+        if step % config.checkpoint_steps == 0 or minutes_up or reason:
+            yield from _checkpoint(trainer, run, clock)
+    yield EndRecord(trainer.progress.step, reason)
+
+
+def _batches(trainer: Trainer, shards: Shards) -> Iterator[list[Batch]]:
+    train_config, world = trainer.config.train, trainer.world
+    return step_batches(
+        shards,
+        seed=train_config.seed,
+        rows=train_config.batch_tokens // train_config.micro_batches,
+        num_micro_batches=train_config.micro_batches,
+        first_step=trainer.progress.step + 1,
+        rank=world.rank,
+        num_ranks=world.size,
+    )
+
+
+def _agreed(trainer: Trainer, stop: bool, clock: Clock) -> tuple[str, bool]:
+    """Why the run ends here ("" while it goes on), and whether the clock asks for a checkpoint; alike on all ranks."""
+    config, world = trainer.config.train, trainer.world
+    minutes_up = world.is_first and time.monotonic() - clock.last_checkpoint >= 60 * config.checkpoint_minutes
+    stops, checkpoints = world.sum(torch.tensor([int(stop), int(minutes_up)])).tolist()
+    end = "steps" if trainer.progress.step >= config.steps else ""
+    return "stopped" if stops else end, bool(checkpoints)
+
+
+def _step_record(trainer: Trainer, run: Path, seconds: float) -> StepRecord:
+    totals, progress = trainer.totals, trainer.progress
+    smoothed, nll, tokens = trainer.world.sum(totals.sums).tolist()
+    in_a_row, skipped = int(totals.skipped_in_a_row), int(totals.skipped_steps)
+    trainer.progress = replace(progress, skipped_steps=progress.skipped_steps + skipped)
+    totals.sums.zero_()
+    totals.skipped_steps.zero_()
+    if in_a_row >= NON_FINITE_LIMIT:
+        raise TrainingError(_not_finite(trainer, run, in_a_row))
+    tokens = max(tokens, 1.0)
+    return StepRecord(
+        step=progress.step,
+        loss=smoothed / tokens,
+        perplexity=math.exp(min(nll / tokens, 700.0)),
+        learning_rate=trainer.learning_rate(progress.step),
+        gradient_norm=float(totals.gradient_norm),
+        target_tokens=progress.target_tokens,
+        tokens_per_second=tokens / seconds,
+        seconds=progress.seconds,
+        skipped_steps=trainer.progress.skipped_steps,
+    )
+
+
+def _not_finite(trainer: Trainer, run: Path, steps: int) -> str:
+    last = last_whole(run)
+    good = f"the last good checkpoint is {last}" if last else "there is no checkpoint yet"
+    return (
+        f"the gradient was not finite in the last {steps} steps (up to step {trainer.progress.step}); {good}; "
+        f"start again with a lower train.learning_rate_factor or a longer train.warmup_steps"
+    )
+
+
+def _validation(trainer: Trainer, validate: Validate) -> ValidationRecord:
+    """The first rank validates; the others wait, and learn the loss, on which patience depends."""
+    scores = Scores(0.0, 1.0)
+    if trainer.world.is_first:
+        trainer.model.eval()
+        with torch.no_grad():
+            scores = validate(trainer.model)
+        trainer.model.train()
+    loss = float(trainer.world.sum(torch.tensor([scores.loss], dtype=torch.float64)).item())
+    progress = trainer.progress
+    if progress.best_loss is None or loss < progress.best_loss:
+        trainer.progress = replace(progress, best_loss=loss, validations_without_gain=0)
+    else:
+        trainer.progress = replace(progress, validations_without_gain=progress.validations_without_gain + 1)
+    return ValidationRecord(progress.step, replace(scores, loss=loss))
+
+
+def _out_of_patience(trainer: Trainer) -> str:
+    patience = trainer.config.train.patience
+    return "patience" if patience and trainer.progress.validations_without_gain >= patience else ""
+
+
+def _checkpoint(trainer: Trainer, run: Path, clock: Clock) -> Iterator[CheckpointRecord]:
+    config, step = trainer.config.train, trainer.progress.step
+    if trainer.world.is_first:
+        save_checkpoint(run, step, trainer.snapshot())
+        prune_checkpoints(
+            run, keep_whole=config.keep_checkpoints, keep_weights=config.average_last, every=config.checkpoint_steps
+        )
+    trainer.world.barrier()
+    clock.last_checkpoint = time.monotonic()
+    clock.stretch()
+    yield CheckpointRecord(step, step_folder(run, step))
+
+
+@contextmanager
+def _explained_out_of_memory(config: TrainConfig) -> Iterator[None]:
+    """Turns torch's out-of-memory errors into one line that says which setting to lower."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if not isinstance(error, torch.OutOfMemoryError | MemoryError) and "can't allocate memory" not in str(error):
+            raise
+        raise DeviceError(
+            f"out of memory: raise train.micro_batches (now {config.micro_batches}; the result stays nearly the same) "
+            f"or lower train.batch_tokens (now {config.batch_tokens})"
+        ) from None
