@@ -1,0 +1,43 @@
+# The two commands of the README are `make demo` and `make test`.
+PYTHON ?= python3
+PAIR ?= en-de
+SEED ?= 1
+BIN := .venv/bin
+
+.PHONY: demo test check format install wheel clean
+
+demo: .venv/ready  ## train on the built-in corpus, score, translate: minutes on two cores
+	@$(BIN)/heedful demo --pair $(PAIR) --seed $(SEED)
+
+test: .venv/ready-dev  ## the whole test suite
+	$(BIN)/python -m pytest
+
+check: .venv/ready-dev  ## style and types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: .venv/ready-dev  ## bring the code into our format
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+install: .venv/ready-dev  ## all that working on heedful needs, in .venv
+
+wheel: .venv/ready-dev  ## build the wheel into dist/
+	$(BIN)/python -m build --wheel --no-isolation --outdir dist .
+
+clean:  ## remove what was built here; runs and demos stay
+	rm -rf .venv build dist *.egg-info
+
+# torch goes first and alone: the pinned build, and not whatever another package would pull.
+.venv/ready: constraints.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "heedful needs Python 3.11 or later; try make PYTHON=python3.12 ...")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $$(grep '^torch==' constraints.txt)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt hatchling
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation -c constraints.txt -e .
+	@touch $@
+
+.venv/ready-dev: .venv/ready
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation -c constraints.txt -e '.[dev,ko]'
+	@touch $@
