@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.config import PRESETS, differences, preset, read_toml, resolve, setting, to_layer, to_toml
+from heedful.config import PRESETS, Layer, differences, preset, read_toml, resolve, setting, to_layer, to_toml
 from heedful.errors import ConfigError
 
 
@@ -45,7 +45,7 @@ def test_every_preset_comes_back_from_its_toml(name: str) -> None:
 
 @given(st.text(), st.text(), st.integers(1, 10**6), st.floats(0, 0.99))
 def test_any_text_and_number_comes_back_from_toml(path: str, language: str, steps: int, dropout: float) -> None:
-    layer = {
+    layer: Layer = {
         "data": {"source": [path, path], "source_language": language},
         "train": {"steps": steps},
         "model": {"dropout": dropout},

@@ -1,0 +1,125 @@
+"""The import arrows of the design: each module may import what stands before it, and nothing imports cli or web."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parent.parent / "heedful"
+
+# A module may import those of its own line and of the lines above it that it names.
+DATA = {"errors", "config", "sizes", "grammar", "corpus", "tokenizer", "shards", "run_folder"}
+ALLOWED: dict[str, set[str]] = {
+    "errors": set(),
+    "config": {"errors"},
+    "sizes": {"config"},
+    "run_folder": {"errors", "config"},
+    "grammar": {"errors", "grammar"},
+    "corpus": {"errors"},
+    "tokenizer": {"errors"},
+    "shards": {"errors", "corpus", "tokenizer"},
+    "layout": set(),
+    "tiles": {"layout"},
+    "packed": {"layout", "tiles"},
+    "batching": {"errors", "shards", "packed", "layout", "tiles"},
+    "model": {"errors", "config", "layout", "tiles", "packed", "model"},
+    "loss": {"model"},
+    "schedule": set(),
+    "device": {"errors"},
+    "checkpoint": {"errors", "config", "tokenizer", "model"},
+    "distributed": {"errors"},
+    "trainer": {
+        "errors",
+        "config",
+        "batching",
+        "packed",
+        "tiles",
+        "model",
+        "loss",
+        "schedule",
+        "checkpoint",
+        "distributed",
+    },
+    "training": {
+        "errors",
+        "config",
+        "shards",
+        "batching",
+        "packed",
+        "tiles",
+        "model",
+        "checkpoint",
+        "distributed",
+        "trainer",
+    },
+    "search": set(),
+    "engines": {"errors", "config", "packed", "model", "search", "checkpoint", "engines"},
+    "translation": {"errors", "config", "tokenizer", "engines", "search", "checkpoint", "device"},
+    "scores": set(),
+    "paper_bleu": {"scores"},
+    "evaluation": {"errors", "corpus", "scores", "paper_bleu", "translation"},
+    "export": {"errors", "config", "model"},
+}
+MODULES = sorted(path for path in PACKAGE.rglob("*.py"))
+WITHOUT_TORCH = DATA | {"cli", "scores", "paper_bleu", "evaluation", "schedule"}
+
+
+def part_of(path: Path) -> str:
+    """heedful/model/layers.py → model, heedful/loss.py → loss."""
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imports(path: Path) -> set[str]:
+    """The parts of our package that a file imports when it is loaded or run, but not for its types alone."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    typing_only = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        for inner in ast.walk(node)
+    }
+    found = set()
+    for node in ast.walk(tree):
+        if id(node) in typing_only:
+            continue
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.ImportFrom) and node.module == "heedful":
+            names = [f"heedful.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            names = [node.module or ""]
+        found |= {name.split(".")[1] for name in names if name.startswith("heedful.")}
+    return found
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_imports_point_one_way(path: Path) -> None:
+    part = part_of(path)
+    if part in ALLOWED:
+        assert imports(path) <= ALLOWED[part] | {"__version__"}, (
+            f"{part} must not import {imports(path) - ALLOWED[part]}"
+        )
+    assert not imports(path) & {"cli", "web"} or part in ("cli", "web", "__main__")
+
+
+def test_the_arrows_have_no_circle() -> None:
+    order: list[str] = []
+    waiting = {part: needs - {part} for part, needs in ALLOWED.items()}
+    while waiting:
+        free = [part for part, needs in waiting.items() if needs <= set(order)]
+        assert free, f"these import one another: {waiting}"
+        order += free
+        waiting = {part: needs for part, needs in waiting.items() if part not in free}
+
+
+def test_no_import_is_relative() -> None:
+    for path in MODULES:
+        nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        assert not [node for node in nodes if isinstance(node, ast.ImportFrom) and node.level], path
+
+
+def test_what_reads_text_and_what_answers_help_does_not_load_torch() -> None:
+    names = sorted(f"heedful.{part}" for part in WITHOUT_TORCH)
+    code = f"import importlib, sys; [importlib.import_module(n) for n in {names}]; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=PACKAGE.parent, check=False).returncode == 0

@@ -1,0 +1,173 @@
+"""One training step: Adam's settings, micro-batches, gradients that are not finite, snapshots."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from heedful.batching import Batch, step_batches
+from heedful.config import Config, resolve
+from heedful.distributed import World
+from heedful.errors import CheckpointError
+from heedful.model.transformer import Transformer
+from heedful.trainer import Trainer
+from tests.memory_shards import random_shards
+
+CPU = torch.device("cpu")
+DATA = random_shards(200)
+NOWHERE = Path("nowhere")
+
+
+def config(*, dropout: float = 0.1, **train: object) -> Config:
+    model = {"d_model": 16, "d_ff": 32, "num_layers": 1, "num_heads": 2, "dropout": dropout}
+    settings = {"batch_tokens": 120, "warmup_steps": 10, "precision": "fp64"} | train
+    return resolve({"model": model, "train": settings, "data": {"max_length": 12}})
+
+
+def trainer(settings: Config, *, seed: int = 0) -> Trainer:
+    torch.manual_seed(seed)
+    return Trainer(Transformer(settings.model, 56), settings, device=CPU, world=World())
+
+
+def batches(settings: Config, first_step: int = 1) -> Iterator[list[Batch]]:
+    train = settings.train
+    rows = train.batch_tokens // train.micro_batches
+    return step_batches(
+        DATA,
+        seed=train.seed,
+        rows=rows,
+        num_micro_batches=train.micro_batches,
+        first_step=first_step,
+        rank=0,
+        num_ranks=1,
+    )
+
+
+def spoil(trainer: Trainer) -> None:
+    """Make the next gradient NaN, once."""
+    weight = trainer.model.embedding.weight_VD
+    handle = weight.register_hook(lambda gradient: gradient * float("nan"))
+    trainer.step(next(batches(trainer.config)))
+    handle.remove()
+
+
+def test_the_optimizer_is_the_papers() -> None:
+    group = trainer(config()).optimizer.param_groups[0]
+    assert (group["betas"], group["eps"], group["weight_decay"], group["amsgrad"]) == ((0.9, 0.98), 1e-9, 0, False)
+
+
+def test_each_step_uses_the_rate_of_its_number() -> None:
+    t = trainer(config())
+    stream = batches(t.config)
+    for step in (1, 2, 3):
+        t.step(next(stream))
+        assert t.optimizer.param_groups[0]["lr"] == pytest.approx(16**-0.5 * step * 10**-1.5)
+
+
+def test_micro_batches_add_up_to_the_batch() -> None:
+    """The gradient is that of the mean over all target tokens, however unequal the parts are."""
+    settings = config(micro_batches=3, batch_tokens=120, dropout=0.0)
+    parts = next(batches(settings))
+    assert len({batch.num_target_tokens for batch in parts}) > 1
+    split = _gradient(settings, parts)
+    model = trainer(settings).model
+    sums = [_loss_sum(model, batch, settings) for batch in parts]
+    total = torch.stack(sums).sum() / sum(batch.num_target_tokens for batch in parts)
+    expected = torch.autograd.grad(total, model.embedding.weight_VD)[0]
+    torch.testing.assert_close(split, expected, atol=1e-12, rtol=1e-9)
+
+
+def _gradient(settings: Config, parts: list[Batch]) -> torch.Tensor:
+    t = trainer(settings)
+    kept: list[torch.Tensor] = []
+    zero_grad = t.optimizer.zero_grad
+
+    def keep(set_to_none: bool = True) -> None:
+        gradient = t.model.embedding.weight_VD.grad
+        assert gradient is not None
+        kept.append(gradient.clone())
+        zero_grad(set_to_none)
+
+    t.optimizer.zero_grad = keep  # type: ignore[method-assign]
+    t.step(parts)
+    return kept[0]
+
+
+def _loss_sum(model: Transformer, batch: Batch, settings: Config) -> torch.Tensor:
+    logits_TV = model(batch.source, batch.target_in)
+    smoothing = settings.train.label_smoothing
+    return F.cross_entropy(logits_TV, batch.target_out_T, label_smoothing=smoothing, reduction="sum")
+
+
+def test_training_lowers_the_loss() -> None:
+    t = trainer(config(learning_rate_factor=0.5))
+    stream = batches(t.config)
+    losses = []
+    for _ in range(40):
+        t.step(next(stream))
+        losses.append((t.totals.sums[0] / t.totals.sums[2]).item())
+        t.totals.sums.zero_()
+    assert sum(losses[-5:]) < 0.9 * sum(losses[:5])
+
+
+def test_a_gradient_that_is_not_finite_changes_nothing_and_is_counted() -> None:
+    t = trainer(config())
+    t.step(next(batches(t.config)))
+    before = {name: tensor.clone() for name, tensor in t.snapshot().weights.items()}
+    moments = {name: tensor.clone() for name, tensor in t.snapshot().moments.items()}
+    spoil(t)
+    assert all(torch.equal(before[name], tensor) for name, tensor in t.snapshot().weights.items())
+    assert all(torch.equal(moments[name], tensor) for name, tensor in t.snapshot().moments.items())
+    assert (int(t.totals.skipped_steps), int(t.totals.skipped_in_a_row)) == (1, 1)
+    assert t.totals.sums.isfinite().all()
+    t.step(next(batches(t.config)))
+    assert (int(t.totals.skipped_steps), int(t.totals.skipped_in_a_row)) == (1, 0)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp64", "bf16"])
+def test_a_run_goes_on_from_its_snapshot_bit_for_bit(precision: str) -> None:
+    settings = config(precision=precision)
+    unbroken = trainer(settings)
+    stream = batches(settings)
+    for _ in range(6):
+        unbroken.step(next(stream))
+    first = trainer(settings)
+    stream = batches(settings)
+    for _ in range(4):
+        first.step(next(stream))
+    snapshot = first.snapshot()
+    second = trainer(settings, seed=99)
+    second.restore(snapshot, origin=NOWHERE)
+    stream = batches(settings, first_step=5)
+    for _ in range(2):
+        second.step(next(stream))
+    assert second.progress == unbroken.progress
+    expected = unbroken.snapshot()
+    for name, tensor in second.snapshot().weights.items():
+        assert torch.equal(tensor, expected.weights[name]), name
+
+
+def test_dropout_masks_follow_from_seed_step_and_micro_batch() -> None:
+    """Drawing other random numbers in between changes nothing."""
+    settings = config(micro_batches=2)
+    results = []
+    for disturb in (False, True):
+        t = trainer(settings)
+        stream = batches(settings)
+        for _ in range(3):
+            if disturb:
+                torch.rand(17)
+            t.step(next(stream))
+        results.append(t.snapshot().weights)
+    assert all(torch.equal(results[0][name], results[1][name]) for name in results[0])
+
+
+def test_a_state_that_lacks_something_is_refused() -> None:
+    t = trainer(config())
+    t.step(next(batches(t.config)))
+    snapshot = t.snapshot()
+    del snapshot.state["target_tokens"]
+    with pytest.raises(CheckpointError, match="target_tokens"):
+        t.restore(snapshot, origin=NOWHERE)
