@@ -1,0 +1,171 @@
+"""Parallel text files → sentence pairs (§5.1 of the paper).
+
+Line n of a source file and line n of its target file are one pair; or both stand in one TSV. Files are plain, .gz or
+.xz, and are streamed: memory does not grow with the corpus. Lines end at \\n alone; a \\r before it and a byte order
+mark at the start of a file belong to the file and not to its text. This module knows nothing of tokens.
+"""
+
+import codecs
+import hashlib
+import re
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from gzip import GzipFile
+from io import BufferedReader
+from itertools import zip_longest
+from lzma import LZMAError, LZMAFile
+from pathlib import Path
+from typing import IO
+
+from heedful.errors import DataError
+
+_COMPRESSED = (".gz", ".xz")
+_UNREADABLE = (OSError, EOFError, zlib.error, LZMAError)
+
+# de, pt-BR, zh_Hans, zh-Hant-TW, es-419
+_CODE = "[A-Za-z]{2,3}(?:[-_](?:[A-Z]{2}|[A-Z][a-z]{3}|[0-9]{3})){0,2}"
+# Endings of two or three letters that tell a file's kind or role, not its language.
+_KINDS = re.compile("txt|tsv|csv|xml|sgm|doc|md|dat|raw|src|tgt|trg|ref|hyp|out|tok|bpe|log|tmp|bak|bz|zip|zst", re.I)
+
+
+@dataclass(frozen=True, slots=True)
+class SentencePair:
+    """A line of the source language and its translation."""
+
+    source: str
+    target: str
+
+
+def read_pairs(source_files: Sequence[Path], target_files: Sequence[Path]) -> Iterator[SentencePair]:
+    """The pairs of aligned files, in order; without target files every source file is a TSV of source and target."""
+    if not source_files:
+        raise DataError("no source file was given")
+    if not target_files:
+        return _chain_tsv(source_files)
+    if len(source_files) != len(target_files):
+        raise DataError(
+            f"{len(source_files)} source files but {len(target_files)} target files: each needs its counterpart"
+        )
+    return _chain_aligned(source_files, target_files)
+
+
+def read_lines(path: Path) -> Iterator[str]:
+    """The lines of a plain, .gz or .xz file in UTF-8, without their line ends."""
+    try:
+        with _open(path) as file:
+            for number, raw in enumerate(file, start=1):
+                yield _decode(raw if number > 1 else raw.removeprefix(codecs.BOM_UTF8), path, number)
+    except _UNREADABLE as error:
+        raise _unreadable(path, error) from error
+
+
+def language_of(path: Path) -> str | None:
+    """The language that a file's name ends in (`train.en`, `corpus.tok.de.xz`), if any."""
+    ending = _uncompressed(path).suffix.removeprefix(".")
+    return ending if re.fullmatch(_CODE, ending) and not _KINDS.fullmatch(ending) else None
+
+
+def languages_of_tsv(path: Path) -> tuple[str, str] | None:
+    """The two languages in a TSV's name (`pairs.en-de.tsv.gz`), if any."""
+    pair = re.fullmatch(f"({_CODE})-({_CODE})", _uncompressed(path).with_suffix("").suffix.removeprefix("."))
+    return (pair[1], pair[2]) if pair and _is_tsv(path) else None
+
+
+def fingerprint(files: Sequence[Path]) -> str:
+    """A digest of the files' content, whatever their names and dates."""
+    return hashlib.sha256("".join(map(_digest, files)).encode()).hexdigest()
+
+
+def _chain_aligned(source_files: Sequence[Path], target_files: Sequence[Path]) -> Iterator[SentencePair]:
+    for source_file, target_file in zip(source_files, target_files, strict=True):
+        yield from _read_aligned(source_file, target_file)
+
+
+def _read_aligned(source_file: Path, target_file: Path) -> Iterator[SentencePair]:
+    sources, targets = read_lines(source_file), read_lines(target_file)
+    number = 0
+    for number, (source, target) in enumerate(zip_longest(sources, targets), start=1):
+        if source is None:
+            raise _misaligned(source_file, number - 1, target_file, number + _count(targets))
+        if target is None:
+            raise _misaligned(source_file, number + _count(sources), target_file, number - 1)
+        yield SentencePair(source, target)
+    if not number:
+        raise DataError(f"{source_file} and {target_file} are empty")
+
+
+def _chain_tsv(files: Sequence[Path]) -> Iterator[SentencePair]:
+    for file in files:
+        if not _is_tsv(file):
+            raise DataError(f"{file}: no target file was given, and the name of a file with both sides ends in .tsv")
+        yield from _read_tsv(file)
+
+
+def _read_tsv(path: Path) -> Iterator[SentencePair]:
+    number = 0
+    for number, line in enumerate(read_lines(path), start=1):
+        fields = line.split("\t")
+        if len(fields) != 2:
+            raise DataError(f"{path}:{number}: {len(fields) - 1} tabs, where one must stand between source and target")
+        yield SentencePair(*fields)
+    if not number:
+        raise DataError(f"{path} is empty")
+
+
+def _open(path: Path) -> IO[bytes]:
+    # The compressed files' own readline is Python code; a buffer in front of them splits lines in C.
+    match path.suffix.lower():
+        case ".gz":
+            return BufferedReader(GzipFile(path))
+        case ".xz":
+            return BufferedReader(LZMAFile(path))
+        case _:
+            return path.open("rb")
+
+
+def _decode(raw: bytes, path: Path, number: int) -> str:
+    try:
+        return raw.removesuffix(b"\n").removesuffix(b"\r").decode()
+    except UnicodeDecodeError as error:
+        wrong = f"byte 0x{raw[error.start]:02x} at position {error.start + 1} of the line"
+        raise DataError(f"{path}:{number}: not valid UTF-8 ({wrong}); convert the file to UTF-8") from error
+
+
+def _digest(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            # A pipe would be empty when the text is read after this.
+            if not path.is_file():
+                raise DataError(f"{path} is not a regular file, and the text must be read more than once")
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: Exception) -> DataError:
+    if isinstance(error, FileNotFoundError):
+        return DataError(f"{path}: no such file")
+    if isinstance(error, IsADirectoryError):
+        return DataError(f"{path} is a folder, and a text file is needed")
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return DataError(f"{path} cannot be read: {' '.join(reason.split())}")
+
+
+def _misaligned(source_file: Path, num_sources: int, target_file: Path, num_targets: int) -> DataError:
+    return DataError(
+        f"{source_file} has {num_sources:,} lines but {target_file} has {num_targets:,}: "
+        "line n of the one must be the translation of line n of the other"
+    )
+
+
+def _count(lines: Iterator[str]) -> int:
+    return sum(1 for _ in lines)
+
+
+def _is_tsv(path: Path) -> bool:
+    return _uncompressed(path).suffix.lower() == ".tsv"
+
+
+def _uncompressed(path: Path) -> Path:
+    return path.with_suffix("") if path.suffix.lower() in _COMPRESSED else path

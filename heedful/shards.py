@@ -1,0 +1,317 @@
+"""Token ids on disk: two languages' sentences in flat arrays, mapped into memory (§5.1 of the paper).
+
+A folder of shards is made once from text and tokenizer, and used again as long as both and `max_length` are the same.
+Memory stays constant for any corpus: text is encoded chunk by chunk, and of the ids only those in use are resident.
+Chunks are encoded in parallel and written in order, so that the files do not depend on the number of processes. This
+module knows nothing of batches or of torch.
+"""
+
+import hashlib
+import mmap
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from heedful.corpus import fingerprint, read_pairs
+from heedful.encoding import Counts as Counts
+from heedful.encoding import Encoded, Encoding, Ids, Numbers
+from heedful.errors import CheckpointError, DataError
+from heedful.tokenizer import Tokenizer, take_slices
+
+_FORMAT = 1
+_RECORD = "record.json"
+# The beginning of every 16th sentence is kept in memory; the lengths say where those between begin.
+_BLOCK = 16
+# A map counts as resident memory wherever it was touched, and a kernel may map 2 MB for one sentence. So what is larger
+# than this is taken few sentences at a time, and given back to the page cache at once.
+_RESIDENT_BYTES = 300 * 2**20
+_MAPPED_SENTENCES = 128
+# A file that changes within the tick of its clock looks unchanged; after this it does not.
+_CLOCK_TICK_NS = 2_000_000_000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Side:
+    """One language: all sentences' ids in a row, each closed by eos, and the sentences' lengths including it."""
+
+    ids: Ids
+    lengths: npt.NDArray[np.int32]
+    _block_starts: Numbers = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        blocks = np.add.reduceat(self.lengths, np.arange(0, len(self.lengths), _BLOCK), dtype=np.int64)
+        object.__setattr__(self, "_block_starts", np.cumsum(blocks) - blocks)
+
+    def starts(self, indices_N: Numbers) -> Numbers:
+        """Where in `ids` these sentences begin."""
+        block_N = indices_N // _BLOCK
+        earlier_NB = np.minimum(block_N[:, None] * _BLOCK + np.arange(_BLOCK), indices_N[:, None])
+        lengths_NB = np.where(earlier_NB < indices_N[:, None], self.lengths[earlier_NB], 0)
+        starts_N: Numbers = self._block_starts[block_N] + lengths_NB.sum(axis=1)
+        return starts_N
+
+    def gather(self, indices_N: Numbers) -> tuple[Numbers, Numbers]:
+        """The ids of these sentences in a row, and their lengths."""
+        starts_N, lengths_N = self.starts(indices_N), self.lengths[indices_N].astype(np.int64)
+        if self.ids.nbytes <= _RESIDENT_BYTES:
+            return take_slices(self.ids, starts_N, lengths_N).astype(np.int64), lengths_N
+        parts = [self._take_and_release(starts_N[n], lengths_N[n]) for n in _slices(len(indices_N))]
+        return np.concatenate(parts, dtype=np.int64), lengths_N
+
+    def _take_and_release(self, starts_N: Numbers, lengths_N: Numbers) -> Ids:
+        ids_T = take_slices(self.ids, starts_N, lengths_N)
+        if isinstance(self.ids.base, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+            self.ids.base.madvise(mmap.MADV_DONTNEED)
+        return ids_T
+
+
+def _slices(size: int) -> list[slice]:
+    return [slice(begin, begin + _MAPPED_SENTENCES) for begin in range(0, max(size, 1), _MAPPED_SENTENCES)]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shards:
+    """A parallel corpus as numbers: sentence n of the source side and sentence n of the target side are a pair."""
+
+    source: Side
+    target: Side
+    counts: Counts
+
+    def __len__(self) -> int:
+        return self.counts.kept
+
+
+class _File(msgspec.Struct, frozen=True):
+    """A text file's content, and what the file system said of it when it was read."""
+
+    path: str
+    size: int
+    mtime_ns: int
+    ctime_ns: int
+    read_ns: int
+    fingerprint: str
+
+
+class _Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a folder of shards was made from, and what is in it."""
+
+    format: int
+    fingerprint: str
+    files: list[_File]
+    dtype: str
+    counts: Counts
+
+
+# ------------------------------------------------------------------------------------------------- make, open, compare
+
+
+def prepare(
+    directory: Path,
+    source_files: Sequence[Path],
+    target_files: Sequence[Path],
+    tokenizer: Tokenizer,
+    *,
+    max_length: int,
+    processes: int | None = None,
+    progress: Callable[[Counts], None] | None = None,
+) -> Shards:
+    """Encode the pairs into `directory`, or use what is there if it was made from the same text in the same way.
+
+    Pairs with an empty side, or with more than `max_length` pieces on a side, are left out and counted.
+    """
+    pairs = read_pairs(source_files, target_files)
+    files = _look_at(directory, [*source_files, *target_files])
+    identity = _identity(files, len(source_files), tokenizer, max_length)
+    if _is_made_from(directory, identity):
+        _remember_files(directory, files)
+        return open_shards(directory)
+    encoding = Encoding(tokenizer, max_length)
+    with _replacing(directory) as folder:
+        with closing(encoding.encode(pairs, processes=processes)) as encoded:
+            counts = _write_sides(folder, encoded, progress or _ignore)
+        _check_not_empty(counts, max_length)
+        _write_record(folder, _Record(_FORMAT, identity, files, encoding.dtype, counts))
+    return open_shards(directory)
+
+
+def open_shards(directory: Path) -> Shards:
+    """The shards that `prepare` made."""
+    record = _read_record(directory)
+    counts = record.counts
+    try:
+        source = _open_side(directory / "source", record.dtype, counts.kept, counts.source_tokens)
+        target = _open_side(directory / "target", record.dtype, counts.kept, counts.target_tokens)
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{directory}: the shards are damaged; remove the folder to make them anew") from error
+    return Shards(source, target, counts)
+
+
+def is_current(
+    directory: Path,
+    source_files: Sequence[Path],
+    target_files: Sequence[Path],
+    tokenizer: Tokenizer,
+    max_length: int,
+) -> bool:
+    """Whether the shards in `directory` are what `prepare` would make, so that it would use them as they are."""
+    files = _look_at(directory, [*source_files, *target_files])
+    return _is_made_from(directory, _identity(files, len(source_files), tokenizer, max_length))
+
+
+def _open_side(name: Path, dtype: str, num_sentences: int, num_tokens: int) -> Side:
+    ids = np.memmap(name.with_suffix(".ids"), dtype, mode="r")
+    lengths = np.memmap(name.with_suffix(".lengths"), "<i4", mode="r")
+    if (len(ids), len(lengths)) != (num_tokens, num_sentences):
+        raise ValueError("cut off")
+    return Side(ids, lengths)
+
+
+def _is_made_from(directory: Path, identity: str) -> bool:
+    try:
+        open_shards(directory)
+    except CheckpointError:
+        return False
+    return _read_record(directory).fingerprint == identity
+
+
+def _identity(files: list[_File], num_sources: int, tokenizer: Tokenizer, max_length: int) -> str:
+    contents = [file.fingerprint for file in files]
+    return hashlib.sha256(repr((contents, num_sources, tokenizer.fingerprint, max_length)).encode()).hexdigest()
+
+
+def _look_at(directory: Path, paths: Sequence[Path]) -> list[_File]:
+    known: dict[str, _File] = {}
+    with suppress(CheckpointError):
+        known = {file.path: file for file in _read_record(directory).files}
+    return [_look_at_file(path, known.get(_name(path))) for path in paths]
+
+
+def _look_at_file(path: Path, known: _File | None) -> _File:
+    """What is in a file, from the record where it is sure to hold still: hashing a large corpus takes seconds."""
+    if known and path.is_file() and _is_unchanged(known, path.stat()):
+        return known
+    read_ns, content = time.time_ns(), fingerprint([path])
+    status = path.stat()
+    return _File(_name(path), status.st_size, status.st_mtime_ns, status.st_ctime_ns, read_ns, content)
+
+
+def _is_unchanged(known: _File, now: os.stat_result) -> bool:
+    # A file can change twice within a tick of the clock and show the same time.
+    settled = known.read_ns - max(known.mtime_ns, known.ctime_ns) > _CLOCK_TICK_NS
+    then = (known.size, known.mtime_ns, known.ctime_ns)
+    return settled and then == (now.st_size, now.st_mtime_ns, now.st_ctime_ns)
+
+
+def _name(path: Path) -> str:
+    return ascii(str(path.absolute()))  # a file's name need not be valid UTF-8
+
+
+# ---------------------------------------------------------------------------------------------------------- the folder
+
+
+def _read_record(directory: Path) -> _Record:
+    try:
+        record = msgspec.json.decode((directory / _RECORD).read_bytes(), type=_Record)
+    except FileNotFoundError as error:
+        raise CheckpointError(f"{directory}: no shards are here ({_RECORD} is missing)") from error
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise CheckpointError(f"{directory / _RECORD} cannot be read: {error}") from error
+    if record.format != _FORMAT:
+        raise CheckpointError(f"{directory}: shards of format {record.format}, and this version makes {_FORMAT}")
+    return record
+
+
+def _write_record(directory: Path, record: _Record) -> None:
+    unfinished = directory / f".{_RECORD}.partial"
+    with unfinished.open("wb") as file:
+        file.write(msgspec.json.format(msgspec.json.encode(record)))
+        _sync(file)
+    unfinished.replace(directory / _RECORD)
+
+
+def _remember_files(directory: Path, files: list[_File]) -> None:
+    record = _read_record(directory)
+    if record.files != files:
+        # This only saves time at the next start.
+        with suppress(OSError):
+            _write_record(directory, msgspec.structs.replace(record, files=files))
+
+
+@contextmanager
+def _replacing(directory: Path) -> Iterator[Path]:
+    """A folder to write to, which takes the place of `directory` when all has gone well."""
+    if directory.exists() and not (directory / _RECORD).exists() and any(directory.iterdir()):
+        raise CheckpointError(f"{directory} holds files that are no shards; move them away")
+    unfinished, old = (directory.with_name(f".{directory.name}.{word}") for word in ("partial", "old"))
+    try:
+        _remove(unfinished, old)
+        unfinished.mkdir(parents=True)
+        yield unfinished
+        if directory.exists():
+            directory.rename(old)
+        unfinished.rename(directory)
+    except OSError as error:
+        raise DataError(f"{directory} cannot be written: {error.strerror}") from error
+    finally:
+        _remove(unfinished, old)
+
+
+def _remove(*folders: Path) -> None:
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _sync(file: IO[bytes]) -> None:
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _write_sides(folder: Path, encoded: Iterable[Encoded], progress: Callable[[Counts], None]) -> Counts:
+    counts = Counts(0, 0, 0, 0, 0, 0)
+    with ExitStack() as stack:
+        source, target = (_Writer(folder / name, stack) for name in ("source", "target"))
+        for part in encoded:
+            source.write(part.source_ids, part.source_lengths)
+            target.write(part.target_ids, part.target_lengths)
+            counts += part.counts
+            progress(counts)
+        source.sync()
+        target.sync()
+    return counts
+
+
+class _Writer:
+    """The two files of a side, written one part after the other."""
+
+    def __init__(self, name: Path, stack: ExitStack) -> None:
+        self._ids = stack.enter_context(name.with_suffix(".ids").open("wb"))
+        self._lengths = stack.enter_context(name.with_suffix(".lengths").open("wb"))
+
+    def write(self, ids_T: Ids, lengths_N: Numbers) -> None:
+        self._ids.write(ids_T.tobytes())
+        self._lengths.write(lengths_N.astype("<i4").tobytes())
+
+    def sync(self) -> None:
+        _sync(self._ids)
+        _sync(self._lengths)
+
+
+def _check_not_empty(counts: Counts, max_length: int) -> None:
+    if not counts.kept:
+        raise DataError(
+            f"no sentence pair is left of {counts.read:,}: {counts.empty:,} are empty on a side, and "
+            f"{counts.too_long:,} are longer than data.max_length = {max_length} pieces"
+        )
+
+
+def _ignore(counts: Counts) -> None:
+    """What is done with the counts on the way where nobody asks for them."""
