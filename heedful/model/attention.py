@@ -1,8 +1,8 @@
 """Attention (§3.2): the only part of the model in which positions meet.
 
 Three ways to compute equation 1, equal by test: `attention` as the paper writes it, which also gives the weights;
-`grouped_attention` for CPUs, padded within groups of like length; the kernel of `kernels.py` for CUDA, on the packed
-rows themselves. `attend` is the one place that chooses between the fast ones.
+`grouped_attention` for CPUs, padded within groups of like length; `kernels/attention.py` for CUDA, on the packed rows
+themselves. `attend` is the one place that chooses between the fast ones.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from torch.nn import functional as F
 
 from heedful.layout import Group, Groups, Slots
 from heedful.packed import Layout
+from heedful.tiles import Tiles
 
 
 def attention(query_HLK: Tensor, key_HMK: Tensor, value_HMK: Tensor, mask_LM: Tensor) -> tuple[Tensor, Tensor]:
@@ -118,16 +119,28 @@ class _Unpad(torch.autograd.Function):
         return grad_PHK.index_copy_(0, slot_of_row_T, grads[0]), None
 
 
-def attend(query_THK: Tensor, key_SHK: Tensor, value_SHK: Tensor, layout: Layout) -> Tensor:
-    """Equation 1, by the fastest way that this layout was built for."""
-    return grouped_attention(query_THK, key_SHK, value_SHK, layout)
+def attend(products: tuple[Tensor, ...], layout: Layout, *, num_heads: int, d_k: int) -> Tensor:
+    """Equation 1 for all heads, by the fastest way that this layout was built for."""
+    if isinstance(layout, Tiles):
+        from heedful.model.kernels.attention import tiled_attention  # needs Triton, which is not everywhere
+
+        return tiled_attention(products, layout, num_heads=num_heads, d_k=d_k)
+    return grouped_attention(*split_heads(products, num_heads=num_heads, d_k=d_k), layout).flatten(-2)
 
 
-def project(x_TD: Tensor, *matrices: nn.Linear) -> tuple[Tensor, ...]:
-    """x W for several matrices W, in one product."""
-    weight = torch.cat([matrix.weight for matrix in matrices])
-    products: tuple[Tensor, ...] = F.linear(x_TD, weight).split([matrix.out_features for matrix in matrices], dim=-1)
-    return products
+def project(x_TD: Tensor, *matrices: nn.Linear) -> Tensor:
+    """x W for several matrices W, in one product; the results lie side by side."""
+    return F.linear(x_TD, torch.cat([matrix.weight for matrix in matrices]))
+
+
+def split_heads(products: tuple[Tensor, ...], *, num_heads: int, d_k: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries, keys and values, with an axis for the heads, which lie side by side in a row."""
+    width = num_heads * d_k
+    *queries, rest = products
+    query, key_value = (queries[0], rest) if queries else rest.tensor_split([width], dim=-1)
+    key, value = key_value.tensor_split([width], dim=-1)
+    query_THK, key_SHK, value_SHK = (part.unflatten(-1, (num_heads, -1)) for part in (query, key, value))
+    return query_THK, key_SHK, value_SHK
 
 
 class MultiHeadAttention(nn.Module):
@@ -138,7 +151,7 @@ class MultiHeadAttention(nn.Module):
 
     def __init__(self, d_model: int, num_heads: int, d_k: int, d_v: int) -> None:
         super().__init__()
-        self.num_heads = num_heads
+        self.num_heads, self.d_k = num_heads, d_k
         self.W_Q = nn.Linear(d_model, num_heads * d_k, bias=False)
         self.W_K = nn.Linear(d_model, num_heads * d_k, bias=False)
         self.W_V = nn.Linear(d_model, num_heads * d_v, bias=False)
@@ -147,18 +160,14 @@ class MultiHeadAttention(nn.Module):
 
     def forward(self, x_TD: Tensor, memory_SD: Tensor, layout: Layout) -> Tensor:
         """Queries from x, keys and values from the memory (in self-attention x itself)."""
-        if memory_SD is x_TD:
-            query_TD, key_SD, value_SD = project(x_TD, self.W_Q, self.W_K, self.W_V)
-        else:
-            query_TD, (key_SD, value_SD) = self.W_Q(x_TD), project(memory_SD, self.W_K, self.W_V)
+        products: tuple[Tensor, ...] = (
+            (project(x_TD, self.W_Q, self.W_K, self.W_V),)
+            if memory_SD is x_TD
+            else (self.W_Q(x_TD), project(memory_SD, self.W_K, self.W_V))
+        )
         attend_ = attend if self.recorder is None else self.recorder.attend
-        heads_THK = attend_(self.split(query_TD), self.split(key_SD), self.split(value_SD), layout)
-        output_TD: Tensor = self.W_O(heads_THK.flatten(-2))
+        output_TD: Tensor = self.W_O(attend_(products, layout, num_heads=self.num_heads, d_k=self.d_k))
         return output_TD
-
-    def split(self, x_TD: Tensor) -> Tensor:
-        """The heads' parts of a row, which lie side by side, as an axis of their own."""
-        return x_TD.view(*x_TD.shape[:-1], self.num_heads, -1)
 
 
 @dataclass
@@ -170,14 +179,15 @@ class Recorder:
     values: list[Tensor] = field(default_factory=list)
     weights: list[Tensor] = field(default_factory=list)
 
-    def attend(self, query_THK: Tensor, key_SHK: Tensor, value_SHK: Tensor, layout: Layout) -> Tensor:
+    def attend(self, products: tuple[Tensor, ...], layout: Layout, *, num_heads: int, d_k: int) -> Tensor:
         """Equation 1; the weights of this call are kept."""
+        query_THK, key_SHK, value_SHK = split_heads(products, num_heads=num_heads, d_k=d_k)
         output_THK, weights_HTS = plain_attention(query_THK, key_SHK, value_SHK, layout)
         self.queries.append(query_THK)
         self.keys.append(key_SHK)
         self.values.append(value_SHK)
         self.weights.append(weights_HTS)
-        return output_THK
+        return output_THK.flatten(-2)
 
 
 @contextmanager

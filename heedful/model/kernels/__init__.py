@@ -1,0 +1,11 @@
+"""Triton kernels for CUDA, each with a plain twin that it is tested against.
+
+| file | computes | its twin |
+|---|---|---|
+| `attention.py` | equation 1 on packed rows | `plain_attention` in `model/attention.py` |
+| `add_norm.py` | LayerNorm(x + Dropout(y)), and dropout alone | `nn.LayerNorm` and `F.dropout` |
+| `cross_entropy.py` | projection and label-smoothed loss | `smoothed_cross_entropy` in `loss.py` |
+
+Nothing imports this package unless a tensor is on a GPU, so that an installation without Triton works. All of it is
+deterministic: no atomics, and every sum has a fixed order. With TRITON_INTERPRET=1 the kernels run on a CPU.
+"""

@@ -1,0 +1,427 @@
+"""Equation 1 on packed rows (§3.2.1): forward and backward, for many short sentences.
+
+A program takes one tile of query rows and one head. Short sentences share a tile, so that a product of 64 × 64 scores
+holds several of them, and everything between loading q, k, v and storing the result stays in registers. A long
+sentence has several query tiles, each of which walks over the sentence's keys with a running softmax.
+
+Backward, a tile of whole sentences is done in one go: its queries and keys meet nowhere else. Long sentences are done
+twice, once by query tiles (for dQ) and once by key tiles (for dK and dV), so that no two programs write the same row
+and nothing depends on their order.
+
+The projections come in as they leave the matrix product, side by side in one tensor, and so do their gradients.
+"""
+# mypy: disable-error-code="no-untyped-def,untyped-decorator"
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from heedful.tiles import TILE, Tiles
+
+LOG2_E = math.log2(math.e)
+# Programs a head that share the tiles of long sentences; more than a GPU runs at once.
+LONG_PROGRAMS = 96
+
+
+@triton.jit
+def _load_rows(pointer, begin, end, stride, head, WIDTH: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr):
+    """The rows begin … end of one head, as a block of ROWS × BLOCK; zeros outside."""
+    row = begin + tl.arange(0, ROWS)
+    column = tl.arange(0, BLOCK)
+    inside = (row < end)[:, None]
+    if WIDTH != BLOCK:
+        inside = inside & (column < WIDTH)[None, :]
+    address = pointer + row.to(tl.int64)[:, None] * stride + head * WIDTH + column[None, :]
+    return tl.load(address, mask=inside, other=0.0)
+
+
+@triton.jit
+def _store_rows(pointer, block, begin, end, stride, head, WIDTH: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr):
+    """The counterpart of `_load_rows`."""
+    row = begin + tl.arange(0, ROWS)
+    column = tl.arange(0, BLOCK)
+    inside = (row < end)[:, None]
+    if WIDTH != BLOCK:
+        inside = inside & (column < WIDTH)[None, :]
+    address = pointer + row.to(tl.int64)[:, None] * stride + head * WIDTH + column[None, :]
+    tl.store(address, block.to(pointer.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def _forward(
+    query_ptr, key_ptr, value_ptr, output_ptr, lse_ptr, tiles_ptr, first_key_ptr, end_key_ptr,
+    query_stride, key_stride, value_stride, output_stride, num_rows, num_tiles,
+    SCALE: tl.constexpr, ACCUMULATE: tl.constexpr, PRECISION: tl.constexpr,
+    D_K: tl.constexpr, D_V: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_V: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
+    """softmax(Q Kᵀ / √d_k) V of one tile and head, and the logarithm (base 2) of the softmax's denominators."""
+    head, tile = tl.program_id(0), tl.program_id(1)
+    query_begin, query_end = tl.load(tiles_ptr + 4 * tile), tl.load(tiles_ptr + 4 * tile + 1)
+    if query_begin == query_end:
+        return
+    key_begin, key_end = tl.load(tiles_ptr + 4 * tile + 2), tl.load(tiles_ptr + 4 * tile + 3)
+    row = query_begin + tl.arange(0, ROWS)
+    first_key = tl.load(first_key_ptr + row, mask=row < query_end, other=0)
+    end_key = tl.load(end_key_ptr + row, mask=row < query_end, other=0)
+    query = _load_rows(query_ptr, query_begin, query_end, query_stride, head, D_K, BLOCK_K, ROWS)
+
+    highest = tl.full([ROWS], float("-inf"), dtype=ACCUMULATE)
+    total = tl.zeros([ROWS], dtype=ACCUMULATE)
+    output = tl.zeros([ROWS, BLOCK_V], dtype=ACCUMULATE)
+    for begin in range(key_begin, key_end, ROWS):
+        key = _load_rows(key_ptr, begin, key_end, key_stride, head, D_K, BLOCK_K, ROWS)
+        value = _load_rows(value_ptr, begin, key_end, value_stride, head, D_V, BLOCK_V, ROWS)
+        score = tl.dot(query, tl.trans(key), input_precision=PRECISION) * SCALE
+        column = begin + tl.arange(0, ROWS)
+        visible = (column[None, :] >= first_key[:, None]) & (column[None, :] < end_key[:, None])
+        score = tl.where(visible, score, float("-inf"))
+        # A row that has seen nothing yet keeps its maximum at −∞; 0 in its place keeps −∞ − (−∞) out.
+        higher = tl.maximum(highest, tl.max(score, axis=1))
+        shift = tl.where(higher == float("-inf"), 0.0, higher)
+        weight = tl.exp2(score - shift[:, None])
+        shrink = tl.exp2(highest - shift)
+        total = total * shrink + tl.sum(weight, axis=1)
+        output = output * shrink[:, None]
+        output += tl.dot(weight.to(value.dtype), value, input_precision=PRECISION)
+        highest = higher
+
+    total = tl.where(total == 0.0, 1.0, total)  # a row that sees nothing comes out as zeros
+    highest = tl.where(highest == float("-inf"), 0.0, highest)
+    output = output / total[:, None]
+    _store_rows(output_ptr, output, query_begin, query_end, output_stride, head, D_V, BLOCK_V, ROWS)
+    tl.store(lse_ptr + head * num_rows + row, highest + tl.log2(total), mask=row < query_end)
+
+
+@triton.jit
+def _backward_whole(
+    query_ptr, key_ptr, value_ptr, grad_ptr, lse_ptr, grad_query_ptr, grad_key_ptr, grad_value_ptr,
+    tiles_ptr, num_long_ptr, first_key_ptr, end_key_ptr,
+    query_stride, key_stride, value_stride, grad_stride, grad_query_stride, grad_key_stride, grad_value_stride,
+    num_rows, num_tiles,
+    SCALE: tl.constexpr, UNSCALED: tl.constexpr, ACCUMULATE: tl.constexpr, PRECISION: tl.constexpr,
+    D_K: tl.constexpr, D_V: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_V: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
+    """dQ, dK and dV of a tile of whole sentences. Scores are keys × queries, so that two products need no transpose."""
+    head, tile = tl.program_id(0), tl.program_id(1) + tl.load(num_long_ptr)
+    if tile >= num_tiles:
+        return
+    query_begin, query_end = tl.load(tiles_ptr + 4 * tile), tl.load(tiles_ptr + 4 * tile + 1)
+    key_begin, key_end = tl.load(tiles_ptr + 4 * tile + 2), tl.load(tiles_ptr + 4 * tile + 3)
+    if (query_begin == query_end) & (key_begin == key_end):
+        return
+    row = query_begin + tl.arange(0, ROWS)
+    first_key = tl.load(first_key_ptr + row, mask=row < query_end, other=0)
+    end_key = tl.load(end_key_ptr + row, mask=row < query_end, other=0)
+    lse = tl.load(lse_ptr + head * num_rows + row, mask=row < query_end, other=0.0)
+    key = _load_rows(key_ptr, key_begin, key_end, key_stride, head, D_K, BLOCK_K, ROWS)
+    query = _load_rows(query_ptr, query_begin, query_end, query_stride, head, D_K, BLOCK_K, ROWS)
+    value = _load_rows(value_ptr, key_begin, key_end, value_stride, head, D_V, BLOCK_V, ROWS)
+    grad = _load_rows(grad_ptr, query_begin, query_end, grad_stride, head, D_V, BLOCK_V, ROWS)
+
+    score = tl.dot(key, tl.trans(query), input_precision=PRECISION) * SCALE
+    column = key_begin + tl.arange(0, ROWS)
+    visible = (column[:, None] >= first_key[None, :]) & (column[:, None] < end_key[None, :])
+    weight = tl.where(visible, tl.exp2(score - lse[None, :]), 0.0)
+    grad_weight = tl.dot(value, tl.trans(grad), input_precision=PRECISION)
+    grad_value = tl.dot(weight.to(grad.dtype), grad, input_precision=PRECISION)
+    _store_rows(grad_value_ptr, grad_value, key_begin, key_end, grad_value_stride, head, D_V, BLOCK_V, ROWS)
+    # All keys of a query are in this tile, so the sum over them needs no output of the forward pass.
+    along = tl.sum(weight * grad_weight, axis=0)
+    grad_score = (weight * (grad_weight - along[None, :]) * UNSCALED).to(query.dtype)
+    grad_key = tl.dot(grad_score, query, input_precision=PRECISION)
+    _store_rows(grad_key_ptr, grad_key, key_begin, key_end, grad_key_stride, head, D_K, BLOCK_K, ROWS)
+    grad_query = tl.dot(tl.trans(grad_score), key, input_precision=PRECISION)
+    _store_rows(grad_query_ptr, grad_query, query_begin, query_end, grad_query_stride, head, D_K, BLOCK_K, ROWS)
+
+
+@triton.jit
+def _backward_long(
+    query_ptr, key_ptr, value_ptr, output_ptr, grad_ptr, lse_ptr, grad_query_ptr, grad_key_ptr, grad_value_ptr,
+    query_tiles_ptr, key_tiles_ptr, num_long_ptr, first_key_ptr, end_key_ptr,
+    query_stride, key_stride, value_stride, output_stride, grad_stride,
+    grad_query_stride, grad_key_stride, grad_value_stride, num_rows,
+    SCALE: tl.constexpr, UNSCALED: tl.constexpr, ACCUMULATE: tl.constexpr, PRECISION: tl.constexpr,
+    D_K: tl.constexpr, D_V: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_V: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
+    """Long sentences: dQ by query tiles, then dK and dV by key tiles. A few programs share all tiles of a head."""
+    head = tl.program_id(0)
+    num_query_tiles, num_key_tiles = tl.load(num_long_ptr), tl.load(num_long_ptr + 1)
+    for tile in range(tl.program_id(1), num_query_tiles, tl.num_programs(1)):
+        query_begin, query_end = tl.load(query_tiles_ptr + 4 * tile), tl.load(query_tiles_ptr + 4 * tile + 1)
+        key_begin, key_end = tl.load(query_tiles_ptr + 4 * tile + 2), tl.load(query_tiles_ptr + 4 * tile + 3)
+        row = query_begin + tl.arange(0, ROWS)
+        first_key = tl.load(first_key_ptr + row, mask=row < query_end, other=0)
+        end_key = tl.load(end_key_ptr + row, mask=row < query_end, other=0)
+        lse = tl.load(lse_ptr + head * num_rows + row, mask=row < query_end, other=0.0)
+        query = _load_rows(query_ptr, query_begin, query_end, query_stride, head, D_K, BLOCK_K, ROWS)
+        grad = _load_rows(grad_ptr, query_begin, query_end, grad_stride, head, D_V, BLOCK_V, ROWS)
+        output = _load_rows(output_ptr, query_begin, query_end, output_stride, head, D_V, BLOCK_V, ROWS)
+        along = tl.sum(output.to(ACCUMULATE) * grad.to(ACCUMULATE), axis=1)
+        grad_query = tl.zeros([ROWS, BLOCK_K], dtype=ACCUMULATE)
+        for begin in range(key_begin, key_end, ROWS):
+            key = _load_rows(key_ptr, begin, key_end, key_stride, head, D_K, BLOCK_K, ROWS)
+            value = _load_rows(value_ptr, begin, key_end, value_stride, head, D_V, BLOCK_V, ROWS)
+            score = tl.dot(query, tl.trans(key), input_precision=PRECISION) * SCALE
+            column = begin + tl.arange(0, ROWS)
+            visible = (column[None, :] >= first_key[:, None]) & (column[None, :] < end_key[:, None])
+            weight = tl.where(visible, tl.exp2(score - lse[:, None]), 0.0)
+            grad_weight = tl.dot(grad, tl.trans(value), input_precision=PRECISION)
+            grad_score = weight * (grad_weight - along[:, None]) * UNSCALED
+            grad_query += tl.dot(grad_score.to(key.dtype), key, input_precision=PRECISION)
+        _store_rows(grad_query_ptr, grad_query, query_begin, query_end, grad_query_stride, head, D_K, BLOCK_K, ROWS)
+
+    for tile in range(tl.program_id(1), num_key_tiles, tl.num_programs(1)):
+        key_begin, key_end = tl.load(key_tiles_ptr + 4 * tile), tl.load(key_tiles_ptr + 4 * tile + 1)
+        query_begin, query_end = tl.load(key_tiles_ptr + 4 * tile + 2), tl.load(key_tiles_ptr + 4 * tile + 3)
+        column = key_begin + tl.arange(0, ROWS)
+        key = _load_rows(key_ptr, key_begin, key_end, key_stride, head, D_K, BLOCK_K, ROWS)
+        value = _load_rows(value_ptr, key_begin, key_end, value_stride, head, D_V, BLOCK_V, ROWS)
+        grad_key = tl.zeros([ROWS, BLOCK_K], dtype=ACCUMULATE)
+        grad_value = tl.zeros([ROWS, BLOCK_V], dtype=ACCUMULATE)
+        for begin in range(query_begin, query_end, ROWS):
+            row = begin + tl.arange(0, ROWS)
+            first_key = tl.load(first_key_ptr + row, mask=row < query_end, other=0)
+            end_key = tl.load(end_key_ptr + row, mask=row < query_end, other=0)
+            lse = tl.load(lse_ptr + head * num_rows + row, mask=row < query_end, other=0.0)
+            query = _load_rows(query_ptr, begin, query_end, query_stride, head, D_K, BLOCK_K, ROWS)
+            grad = _load_rows(grad_ptr, begin, query_end, grad_stride, head, D_V, BLOCK_V, ROWS)
+            output = _load_rows(output_ptr, begin, query_end, output_stride, head, D_V, BLOCK_V, ROWS)
+            along = tl.sum(output.to(ACCUMULATE) * grad.to(ACCUMULATE), axis=1)
+            score = tl.dot(key, tl.trans(query), input_precision=PRECISION) * SCALE
+            visible = (column[:, None] >= first_key[None, :]) & (column[:, None] < end_key[None, :])
+            weight = tl.where(visible, tl.exp2(score - lse[None, :]), 0.0)
+            grad_value += tl.dot(weight.to(grad.dtype), grad, input_precision=PRECISION)
+            grad_weight = tl.dot(value, tl.trans(grad), input_precision=PRECISION)
+            grad_score = weight * (grad_weight - along[None, :]) * UNSCALED
+            grad_key += tl.dot(grad_score.to(query.dtype), query, input_precision=PRECISION)
+        _store_rows(grad_key_ptr, grad_key, key_begin, key_end, grad_key_stride, head, D_K, BLOCK_K, ROWS)
+        _store_rows(grad_value_ptr, grad_value, key_begin, key_end, grad_value_stride, head, D_V, BLOCK_V, ROWS)
+
+
+class Tables(NamedTuple):
+    """What the kernels read of a `Tiles`, in the order in which the operators take it."""
+
+    query_tiles_A4: Tensor
+    key_tiles_C4: Tensor
+    num_long_2: Tensor
+    first_key_T: Tensor
+    end_key_T: Tensor
+
+
+class Parts(NamedTuple):
+    """Queries, keys and values: views of T × (h · d), whose rows may lie further apart than that."""
+
+    query: Tensor
+    key: Tensor
+    value: Tensor
+
+
+def _constants(parts: Parts, num_heads: int) -> dict[str, Any]:
+    d_k, d_v = parts.query.size(1) // num_heads, parts.value.size(1) // num_heads
+    double, single = parts.query.dtype == torch.float64, parts.query.dtype == torch.float32
+    return {
+        "SCALE": LOG2_E / math.sqrt(d_k),
+        "ACCUMULATE": tl.float64 if double else tl.float32,
+        "PRECISION": "ieee" if double or single else "tf32",  # says nothing to 16-bit numbers
+        "D_K": d_k,
+        "D_V": d_v,
+        "BLOCK_K": max(16, triton.next_power_of_2(d_k)),
+        "BLOCK_V": max(16, triton.next_power_of_2(d_v)),
+        "ROWS": TILE,
+    }
+
+
+def _run_forward(parts: Parts, tables: Tables, num_heads: int) -> tuple[Tensor, Tensor]:
+    query, key, value = parts
+    output = query.new_empty(query.size(0), value.size(1))
+    lse = output.new_empty(num_heads, query.size(0), dtype=_wide(output.dtype))
+    _forward[(num_heads, len(tables.query_tiles_A4))](
+        query, key, value, output, lse, tables.query_tiles_A4, tables.first_key_T, tables.end_key_T,
+        query.stride(0), key.stride(0), value.stride(0), output.stride(0), query.size(0), len(tables.query_tiles_A4),
+        **_constants(parts, num_heads), num_warps=4, num_stages=1,
+    )  # fmt: skip
+    return output, lse
+
+
+def _run_backward(
+    grad: Tensor, parts: Parts, output: Tensor, lse: Tensor, grads: Parts, tables: Tables, num_heads: int
+) -> None:
+    constants = _constants(parts, num_heads) | {"UNSCALED": 1 / math.sqrt(parts.query.size(1) // num_heads)}
+    strides = [part.stride(0) for part in parts]
+    grad_strides = [part.stride(0) for part in grads]
+    rows, num_tiles = parts.query.size(0), len(tables.query_tiles_A4)
+    intervals = tables.first_key_T, tables.end_key_T
+    _backward_whole[(num_heads, num_tiles)](
+        *parts, grad, lse, *grads, tables.query_tiles_A4, tables.num_long_2, *intervals,
+        *strides, grad.stride(0), *grad_strides, rows, num_tiles, **constants, num_warps=4, num_stages=1,
+    )  # fmt: skip
+    _backward_long[(num_heads, min(LONG_PROGRAMS, len(tables.key_tiles_C4)))](
+        *parts, output, grad, lse, *grads, tables.query_tiles_A4, tables.key_tiles_C4, tables.num_long_2, *intervals,
+        *strides, output.stride(0), grad.stride(0), *grad_strides, rows, **constants, num_warps=4, num_stages=1,
+    )  # fmt: skip
+
+
+def _wide(dtype: torch.dtype) -> torch.dtype:
+    return torch.float64 if dtype == torch.float64 else torch.float32
+
+
+def _split(projected_TE: Tensor, widths: list[int]) -> tuple[Tensor, ...]:
+    assert projected_TE.stride(1) == 1, "the numbers of a row lie side by side"
+    parts: tuple[Tensor, ...] = projected_TE.split(widths, dim=1)
+    return parts
+
+
+def _self_parts(projected_TE: Tensor, num_heads: int, d_k: int) -> Parts:
+    width = num_heads * d_k
+    return Parts(*_split(projected_TE, [width, width, projected_TE.size(1) - 2 * width]))
+
+
+def _cross_parts(query_TE: Tensor, key_value_SE: Tensor) -> Parts:
+    width = query_TE.size(1)
+    key, value = _split(key_value_SE, [width, key_value_SE.size(1) - width])
+    return Parts(query_TE, key, value)
+
+
+@torch.library.custom_op("heedful::self_attention", mutates_args=())
+def _self_attention(
+    projected_TE: Tensor,
+    query_tiles_A4: Tensor,
+    key_tiles_C4: Tensor,
+    num_long_2: Tensor,
+    first_key_T: Tensor,
+    end_key_T: Tensor,
+    num_heads: int,
+    d_k: int,
+) -> tuple[Tensor, Tensor]:
+    tables = Tables(query_tiles_A4, key_tiles_C4, num_long_2, first_key_T, end_key_T)
+    return _run_forward(_self_parts(projected_TE, num_heads, d_k), tables, num_heads)
+
+
+@torch.library.custom_op("heedful::self_attention_backward", mutates_args=())
+def _self_attention_backward(
+    grad_TE: Tensor,
+    projected_TE: Tensor,
+    output_TE: Tensor,
+    lse_HT: Tensor,
+    query_tiles_A4: Tensor,
+    key_tiles_C4: Tensor,
+    num_long_2: Tensor,
+    first_key_T: Tensor,
+    end_key_T: Tensor,
+    num_heads: int,
+    d_k: int,
+) -> Tensor:
+    tables = Tables(query_tiles_A4, key_tiles_C4, num_long_2, first_key_T, end_key_T)
+    grad_projected_TE = torch.empty(projected_TE.shape, dtype=projected_TE.dtype, device=projected_TE.device)
+    parts, grads = _self_parts(projected_TE, num_heads, d_k), _self_parts(grad_projected_TE, num_heads, d_k)
+    _run_backward(grad_TE.contiguous(), parts, output_TE, lse_HT, grads, tables, num_heads)
+    return grad_projected_TE
+
+
+@torch.library.custom_op("heedful::cross_attention", mutates_args=())
+def _cross_attention(
+    query_TE: Tensor,
+    key_value_SE: Tensor,
+    query_tiles_A4: Tensor,
+    key_tiles_C4: Tensor,
+    num_long_2: Tensor,
+    first_key_T: Tensor,
+    end_key_T: Tensor,
+    num_heads: int,
+) -> tuple[Tensor, Tensor]:
+    tables = Tables(query_tiles_A4, key_tiles_C4, num_long_2, first_key_T, end_key_T)
+    return _run_forward(_cross_parts(query_TE, key_value_SE), tables, num_heads)
+
+
+@torch.library.custom_op("heedful::cross_attention_backward", mutates_args=())
+def _cross_attention_backward(
+    grad_TE: Tensor,
+    query_TE: Tensor,
+    key_value_SE: Tensor,
+    output_TE: Tensor,
+    lse_HT: Tensor,
+    query_tiles_A4: Tensor,
+    key_tiles_C4: Tensor,
+    num_long_2: Tensor,
+    first_key_T: Tensor,
+    end_key_T: Tensor,
+    num_heads: int,
+) -> tuple[Tensor, Tensor]:
+    tables = Tables(query_tiles_A4, key_tiles_C4, num_long_2, first_key_T, end_key_T)
+    grad_query_TE = torch.empty(query_TE.shape, dtype=query_TE.dtype, device=query_TE.device)
+    grad_key_value_SE = torch.empty(key_value_SE.shape, dtype=query_TE.dtype, device=query_TE.device)
+    parts, grads = _cross_parts(query_TE, key_value_SE), _cross_parts(grad_query_TE, grad_key_value_SE)
+    _run_backward(grad_TE.contiguous(), parts, output_TE, lse_HT, grads, tables, num_heads)
+    return grad_query_TE, grad_key_value_SE
+
+
+@_self_attention.register_fake
+def _(projected_TE: Tensor, *tables_and_heads: Any) -> tuple[Tensor, Tensor]:
+    num_heads, d_k = tables_and_heads[-2:]
+    rows, width = projected_TE.shape
+    return _fake_forward(projected_TE, rows, width - 2 * num_heads * d_k, num_heads)
+
+
+@_cross_attention.register_fake
+def _(query_TE: Tensor, key_value_SE: Tensor, *tables_and_heads: Any) -> tuple[Tensor, Tensor]:
+    rows, width = query_TE.shape
+    return _fake_forward(query_TE, rows, key_value_SE.size(1) - width, tables_and_heads[-1])
+
+
+def _fake_forward(like: Tensor, rows: int, width: int, num_heads: int) -> tuple[Tensor, Tensor]:
+    return like.new_empty(rows, width), like.new_empty(num_heads, rows, dtype=_wide(like.dtype))
+
+
+@_self_attention_backward.register_fake
+def _(grad_TE: Tensor, projected_TE: Tensor, *rest: Any) -> Tensor:
+    return projected_TE.new_empty(projected_TE.shape)
+
+
+@_cross_attention_backward.register_fake
+def _(grad_TE: Tensor, query_TE: Tensor, key_value_SE: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
+    return query_TE.new_empty(query_TE.shape), query_TE.new_empty(key_value_SE.shape)
+
+
+def _keep_for_self(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    projected_TE, *tables, ctx.num_heads, ctx.d_k = inputs
+    ctx.save_for_backward(projected_TE, *output, *tables)
+
+
+def _grad_of_self(ctx: Any, grad_TE: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+    grad_projected_TE = _self_attention_backward(grad_TE, *ctx.saved_tensors, ctx.num_heads, ctx.d_k)
+    return grad_projected_TE, None, None, None, None, None, None, None
+
+
+def _keep_for_cross(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    query_TE, key_value_SE, *tables, ctx.num_heads = inputs
+    ctx.save_for_backward(query_TE, key_value_SE, *output, *tables)
+
+
+def _grad_of_cross(ctx: Any, grad_TE: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+    grads = _cross_attention_backward(grad_TE, *ctx.saved_tensors, ctx.num_heads)
+    return *grads, None, None, None, None, None, None
+
+
+_self_attention.register_autograd(_grad_of_self, setup_context=_keep_for_self)
+_cross_attention.register_autograd(_grad_of_cross, setup_context=_keep_for_cross)
+
+
+def _tables(tiles: Tiles) -> Tables:
+    return Tables(tiles.query_tiles_A4, tiles.key_tiles_C4, tiles.num_long_2, tiles.first_key_T, tiles.end_key_T)
+
+
+def tiled_attention(products: tuple[Tensor, ...], tiles: Tiles, *, num_heads: int, d_k: int) -> Tensor:
+    """Attention of all heads. Self-attention: queries, keys and values side by side in one tensor; else two tensors,
+    the queries, and keys and values side by side. So are the heads within each of them.
+    """
+    if len(products) == 1:
+        output_TE: Tensor = _self_attention(*products, *_tables(tiles), num_heads, d_k)[0]
+    else:
+        output_TE = _cross_attention(*products, *_tables(tiles), num_heads)[0]
+    return output_TE
