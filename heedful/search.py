@@ -1,0 +1,459 @@
+"""Search (§6.1): greedy, beam and sampling over a step function. It imports torch only, and knows no model and no text.
+
+A step function takes the last token of each of R = N × W rows (N sentences, W hypotheses of each) and a state, and
+gives logits_RV; the state can `select` the parents from which the hypotheses go on. What search itself knows is a
+`Beams`, a struct of tensors; a rule makes of it and of the logits the next `Beams` and a `BeamStep`, without asking the
+device for anything, so that the same rule serves one batch, an engine whose sentences come and go, and a CUDA graph.
+
+The rule of the beam: of all continuations of the live hypotheses the best W are looked at; those among them that end
+with eos are finished, and the best W that do not end stay alive. A sentence is done when W of its hypotheses are
+finished, or when no live one can still come among its best n. (So a beam of one is greedy search.) A hypothesis Y of
+log-probability p has the score p / ((5 + |Y|) / 6)^α; |Y| counts the final eos. At the length limit the end is forced:
+eos is the only continuation, and counts with the log-probability that the model gives it. The tokens of a prefix are
+forced, and counted, in the same way. So the log-probability of a hypothesis is always that of its tokens and its eos.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Protocol, TypeAlias, TypeVar
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+FREE = -1  # in `prefix_NL`: no token is prescribed here
+
+Number = TypeVar("Number", float, Tensor)
+
+
+@dataclass(frozen=True, slots=True)
+class Hypothesis:
+    """One way to go on until eos."""
+
+    ids: tuple[int, ...]  # without the eos
+    log_prob: float  # of the ids and the eos
+    score: float  # log_prob / ((5 + |Y|) / 6)^α
+    token_log_probs: tuple[float, ...]  # one for each id, and one for the eos
+
+
+@dataclass(frozen=True, slots=True)
+class Beams:
+    """N sentences with W hypotheses each, all at the same position within a sentence."""
+
+    log_probs_NW: Tensor  # of the live hypotheses; −∞: there is none at this place
+    finished_scores_NW: Tensor  # the best W of the finished ones, best first; −∞: there are fewer
+    position_N: Tensor  # how many tokens the live ones have
+    max_length_N: Tensor  # how many they may have, eos not counted
+    prefix_NL: Tensor  # prescribed tokens; the last column is always FREE
+    stream_N: Tensor  # the random numbers of a sentence follow from this one
+    done_N: Tensor
+
+    def admit(self, slots: Sequence[int], newcomers: Beams) -> Beams:
+        """New sentences take these places."""
+        width = max(self.prefix_NL.size(1), newcomers.prefix_NL.size(1))
+        slots_N = torch.tensor(slots, device=self.done_N.device)
+        mine, theirs = self._with_prefixes(width), newcomers._with_prefixes(width)
+        return Beams(*(a.index_copy(0, slots_N, b) for a, b in zip(mine._tensors(), theirs._tensors(), strict=True)))
+
+    def keep(self, slots: Sequence[int]) -> Beams:
+        """These sentences only, in this order."""
+        slots_N = torch.tensor(slots, device=self.done_N.device)
+        return Beams(*(tensor.index_select(0, slots_N) for tensor in self._tensors()))
+
+    def forced(self, eos_id: int) -> Tensor:
+        """The token that must come next in each sentence, or FREE."""
+        column_N1 = self.position_N.clamp(max=self.prefix_NL.size(1) - 1)[:, None]
+        prefix_N = self.prefix_NL.gather(1, column_N1).squeeze(1)
+        return torch.where(self.position_N >= self.max_length_N, eos_id, prefix_N)
+
+    def _tensors(self) -> list[Tensor]:
+        return [getattr(self, field.name) for field in fields(self)]
+
+    def _with_prefixes(self, width: int) -> Beams:
+        return replace(self, prefix_NL=F.pad(self.prefix_NL, (0, width - self.prefix_NL.size(1)), value=FREE))
+
+
+@dataclass(frozen=True, slots=True)
+class BeamStep:
+    """One step: place w of a sentence now holds what was at `parents_NW[·, w]`, and `tokens_NW[·, w]` after it.
+
+    `finished_NW` speaks of the places before the step: the hypothesis that was at place w has ended with this
+    log-probability, eos included; −∞: it has not.
+    """
+
+    parents_NW: Tensor
+    tokens_NW: Tensor
+    log_probs_NW: Tensor  # −∞: there is no live hypothesis at this place
+    finished_NW: Tensor
+
+
+class Rule(Protocol):
+    """How hypotheses go on, end, and are ranked."""
+
+    @property
+    def width(self) -> int:
+        """W, the places of a sentence."""
+
+    @property
+    def eos_id(self) -> int:
+        """The token that ends a hypothesis."""
+
+    @property
+    def alpha(self) -> float:
+        """The exponent of the length penalty."""
+
+    @property
+    def opening(self) -> tuple[float, ...]:
+        """The log-probabilities of the W places before the first step."""
+
+    def stream(self, index_N: Tensor) -> Tensor:
+        """A number for each sentence from which its random choices follow."""
+
+    def advance(self, beams: Beams, logits_RV: Tensor) -> tuple[Beams, BeamStep]:
+        """One step for all sentences."""
+
+    def result(self, found: list[Hypothesis]) -> list[Hypothesis]:
+        """Of all finished hypotheses of a sentence, given place by place, those that are asked for, in their order."""
+
+
+def length_penalty(length: Number, alpha: float) -> Number:
+    """((5 + |Y|) / 6)^α, of GNMT; |Y| counts the final eos."""
+    penalty: Number = ((5 + length) / 6) ** alpha
+    return penalty
+
+
+@dataclass(frozen=True, slots=True)
+class BeamRule:
+    """Beam search; the rule is told at the top of this file."""
+
+    beam_size: int
+    alpha: float
+    n_best: int = 1
+    eos_id: int = 0
+
+    @property
+    def width(self) -> int:
+        """W."""
+        return self.beam_size
+
+    @property
+    def opening(self) -> tuple[float, ...]:
+        """One empty hypothesis."""
+        return (0.0, *[-math.inf] * (self.beam_size - 1))
+
+    def stream(self, index_N: Tensor) -> Tensor:
+        """Nothing is random here."""
+        return torch.zeros_like(index_N)
+
+    def advance(self, beams: Beams, logits_RV: Tensor) -> tuple[Beams, BeamStep]:
+        """The best W continuations, and those that end among the best W of both kinds."""
+        total_NWV = _log_probs(logits_RV).unflatten(0, (-1, self.width)).add_(beams.log_probs_NW[:, :, None])
+        forced_N1 = beams.forced(self.eos_id)[:, None]
+        eos_NW = total_NWV[:, :, self.eos_id].masked_fill((forced_N1 != FREE) & (forced_N1 != self.eos_id), -math.inf)
+        total_NWV[:, :, self.eos_id] = -math.inf
+        best_NW, parents_NW, tokens_NW = _prescribed(total_NWV, forced_N1, *_best(total_NWV))
+        cutoff_N1 = torch.cat([best_NW, eos_NW], dim=1).topk(self.width).values[:, -1:]
+        finished_NW = eos_NW.masked_fill(eos_NW < cutoff_N1, -math.inf)
+        beams = self._close(beams, best_NW, finished_NW)
+        return beams, BeamStep(parents_NW, tokens_NW, beams.log_probs_NW, finished_NW)
+
+    def _close(self, beams: Beams, live_NW: Tensor, finished_NW: Tensor) -> Beams:
+        """Count the finished ones in, and see which sentences are done.
+
+        A live hypothesis can at most keep its log-probability until the length limit, where the penalty divides it by
+        the most.
+        """
+        scores_NW = finished_NW / length_penalty(beams.position_N + 1, self.alpha)[:, None]
+        scores_NW = torch.cat([beams.finished_scores_NW, scores_NW], dim=1).topk(self.width).values
+        bound_N = live_NW.amax(dim=1) / length_penalty(beams.max_length_N + 1, self.alpha)
+        all_finished_N = scores_NW[:, -1] > -math.inf
+        done_N = beams.done_N | all_finished_N | (bound_N <= scores_NW[:, self.n_best - 1])
+        live_NW = live_NW.masked_fill(done_N[:, None], -math.inf)
+        position_N = beams.position_N + 1
+        return replace(beams, log_probs_NW=live_NW, finished_scores_NW=scores_NW, position_N=position_N, done_N=done_N)
+
+    def result(self, found: list[Hypothesis]) -> list[Hypothesis]:
+        """The n of the highest scores; of equal ones the one at the lowest place."""
+        return sorted(found, key=lambda hypothesis: -hypothesis.score)[: self.n_best]
+
+
+def _log_probs(logits_RV: Tensor) -> Tensor:
+    """In float32 at least, and in memory of its own."""
+    return logits_RV.log_softmax(dim=-1, dtype=torch.promote_types(logits_RV.dtype, torch.float32))
+
+
+def _best(total_NWV: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The best W of the W · V continuations, best first: values, places and tokens.
+
+    Equal ones stand in the order of their index; where not all of them fit in, torch.topk says which do.
+    """
+    (num_beams, vocab_size), total_NX = total_NWV.shape[1:], total_NWV.flatten(1)
+    if num_beams == 1:
+        best_NW, index_NW = total_NX.max(dim=1, keepdim=True)
+    else:
+        index_NW = total_NX.topk(num_beams, sorted=False).indices.sort(dim=1).values
+        best_NW, order_NW = total_NX.gather(1, index_NW).sort(dim=1, descending=True, stable=True)
+        index_NW = index_NW.gather(1, order_NW)
+    return best_NW, index_NW // vocab_size, index_NW % vocab_size
+
+
+def _prescribed(
+    total_NWV: Tensor, forced_N1: Tensor, best_NW: Tensor, parents_NW: Tensor, tokens_NW: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Where a token is forced, every hypothesis goes on with it, at its own place."""
+    free_N1, forced_NW1 = forced_N1 == FREE, forced_N1.clamp(min=0).expand_as(best_NW)[:, :, None]
+    forced_best_NW = total_NWV.gather(2, forced_NW1).squeeze(2)
+    place_W = torch.arange(best_NW.size(1), device=best_NW.device)
+    return (
+        torch.where(free_N1, best_NW, forced_best_NW),
+        torch.where(free_N1, parents_NW, place_W),
+        torch.where(free_N1, tokens_NW, forced_NW1.squeeze(2)),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SampleRule:
+    """W hypotheses that go on by themselves, each by a random draw in every step; with temperature 0: greedy search.
+
+    A draw takes one number of the sentence's stream, which follows from (seed, index of the sentence, place, position):
+    what else is in the batch does not change it.
+    """
+
+    num_samples: int = 1
+    temperature: float = 1.0
+    top_k: int = 0  # 0: all tokens
+    top_p: float = 1.0
+    seed: int = 1
+    alpha: float = 0.6
+    eos_id: int = 0
+
+    @property
+    def width(self) -> int:
+        """W."""
+        return self.num_samples
+
+    @property
+    def opening(self) -> tuple[float, ...]:
+        """Every place holds an empty hypothesis."""
+        return (0.0,) * self.num_samples
+
+    def stream(self, index_N: Tensor) -> Tensor:
+        """From (seed, index of the sentence)."""
+        return _mixed(_mixed(torch.full_like(index_N, self.seed)) + index_N)
+
+    def advance(self, beams: Beams, logits_RV: Tensor) -> tuple[Beams, BeamStep]:
+        """One draw, or the likeliest token, for every live hypothesis."""
+        log_probs_NWV = _log_probs(logits_RV).unflatten(0, (-1, self.width))
+        forced_N1 = beams.forced(self.eos_id)[:, None]
+        tokens_NW = torch.where(forced_N1 == FREE, self._choose(log_probs_NWV, beams), forced_N1)
+        total_NW = beams.log_probs_NW + log_probs_NWV.gather(2, tokens_NW[:, :, None]).squeeze(2)
+        ends_NW = tokens_NW == self.eos_id
+        live_NW = total_NW.masked_fill(ends_NW, -math.inf)
+        done_N = (live_NW == -math.inf).all(dim=1)
+        parents_NW = torch.arange(self.width, device=live_NW.device).expand_as(live_NW)
+        step = BeamStep(parents_NW, tokens_NW, live_NW, total_NW.masked_fill(~ends_NW, -math.inf))
+        return replace(beams, log_probs_NW=live_NW, position_N=beams.position_N + 1, done_N=done_N), step
+
+    def _choose(self, log_probs_NWV: Tensor, beams: Beams) -> Tensor:
+        if self.temperature == 0:
+            return log_probs_NWV.argmax(dim=-1)
+        values_NWV, ids_NWV = self._candidates(log_probs_NWV / self.temperature)
+        mass_NWV = values_NWV.softmax(dim=-1)
+        if self.top_p < 1:  # the fewest of the likeliest tokens that have this share
+            mass_NWV = mass_NWV.masked_fill(mass_NWV.cumsum(dim=-1) - mass_NWV >= self.top_p, 0.0)
+        mass_NWV = mass_NWV.cumsum(dim=-1)
+        drawn_NW1 = _uniform(beams.stream_N, beams.position_N, self.width)[:, :, None].to(mass_NWV) * mass_NWV[..., -1:]
+        index_NW1 = torch.searchsorted(mass_NWV, drawn_NW1, right=True).clamp(max=mass_NWV.size(-1) - 1)
+        return ids_NWV.gather(2, index_NW1).squeeze(2)
+
+    def _candidates(self, values_NWV: Tensor) -> tuple[Tensor, Tensor]:
+        """The tokens to draw from, likeliest first where that matters: their values and ids."""
+        if self.top_k:
+            best = values_NWV.topk(min(self.top_k, values_NWV.size(-1)))
+            return best.values, best.indices
+        if self.top_p < 1:
+            ordered = values_NWV.sort(dim=-1, descending=True, stable=True)
+            return ordered.values, ordered.indices
+        return values_NWV, torch.arange(values_NWV.size(-1), device=values_NWV.device).expand_as(values_NWV)
+
+    def result(self, found: list[Hypothesis]) -> list[Hypothesis]:
+        """As they were drawn."""
+        return found
+
+
+def greedy_rule(*, alpha: float = 0.6, eos_id: int = 0) -> SampleRule:
+    """Always the likeliest token."""
+    return SampleRule(temperature=0.0, alpha=alpha, eos_id=eos_id)
+
+
+def _mixed(x: Tensor) -> Tensor:
+    """A bijection of 64-bit integers without pattern (the last part of SplitMix64)."""
+    x = (x ^ _shifted(x, 30)) * -0x40A7B892E31B1A47
+    x = (x ^ _shifted(x, 27)) * -0x6B2FB644ECCEEE15
+    return x ^ _shifted(x, 31)
+
+
+def _shifted(x: Tensor, by: int) -> Tensor:
+    """x >> by, with zeros coming in from the left."""
+    return (x >> by) & ((1 << (64 - by)) - 1)
+
+
+def _uniform(stream_N: Tensor, position_N: Tensor, width: int) -> Tensor:
+    """A number from [0, 1) for each place of each sentence, at its position."""
+    counter_NW = (position_N[:, None] << 20) + torch.arange(width, device=position_N.device)
+    return _shifted(_mixed(stream_N[:, None] + _mixed(counter_NW + 1)), 40) / 2**24
+
+
+def new_beams(
+    rule: Rule,
+    max_lengths: Sequence[int],
+    *,
+    prefixes: Sequence[Sequence[int]] | None = None,
+    indices: Sequence[int] | None = None,
+    like: Tensor | None = None,
+) -> Beams:
+    """Sentences before their first step, with the type and on the device of `like`.
+
+    `indices` number them for what is random in them (else: 0, 1, 2, …).
+    """
+    num_sentences, like = len(max_lengths), torch.empty(0) if like is None else like
+    given = prefixes or [()] * num_sentences
+    width = max(map(len, given), default=0) + 1
+    opening_NW = like.new_tensor(rule.opening).repeat(num_sentences, 1)
+    index_N = _integers(range(num_sentences) if indices is None else indices, like)
+    return Beams(
+        log_probs_NW=opening_NW,
+        finished_scores_NW=torch.full_like(opening_NW, -math.inf),
+        position_N=torch.zeros_like(index_N),
+        max_length_N=_integers(max_lengths, like),
+        prefix_NL=_integers([[*ids, *[FREE] * (width - len(ids))] for ids in given], like),
+        stream_N=rule.stream(index_N),
+        done_N=torch.zeros_like(index_N, dtype=torch.bool),
+    )
+
+
+def _integers(values: Sequence[int] | Sequence[Sequence[int]], like: Tensor) -> Tensor:
+    return torch.tensor(values, dtype=torch.int64, device=like.device)
+
+
+class History:
+    """The last steps, on the device where they were made, until the sentences they belong to are done."""
+
+    def __init__(self, num_steps: int) -> None:
+        self.num_steps, self.now = num_steps, 0
+        self._rings_TNW: list[Tensor] = []
+
+    def record(self, step: BeamStep) -> None:
+        """Keep one more step, and let go the one that was `num_steps` before it."""
+        tensors = (step.parents_NW, step.tokens_NW, step.log_probs_NW, step.finished_NW)
+        if not self._rings_TNW:
+            self._rings_TNW = [tensor.new_empty((self.num_steps, *tensor.shape)) for tensor in tensors]
+        for ring_TNW, tensor_NW in zip(self._rings_TNW, tensors, strict=True):
+            ring_TNW[self.now % self.num_steps] = tensor_NW
+        self.now += 1
+
+    def keep(self, slots: Sequence[int]) -> None:
+        """These sentences only, in this order."""
+        self._rings_TNW = [ring_TNW[:, list(slots)] for ring_TNW in self._rings_TNW]
+
+    def hypotheses(self, slots: Sequence[int], births: Sequence[int], rule: Rule) -> list[list[Hypothesis]]:
+        """The results of these slots; a slot's sentence began when `now` was its birth."""
+        rings = [ring_TNW[:, list(slots)].tolist() for ring_TNW in self._rings_TNW]
+        results = []
+        for column, birth in enumerate(births):
+            times = [time % self.num_steps for time in range(birth, self.now)]
+            past = _Past(*([ring[time][column] for time in times] for ring in rings))
+            results.append(rule.result(past.finished(rule.alpha)))
+        return results
+
+
+@dataclass(frozen=True, slots=True)
+class _Past:
+    """The steps of one sentence, as numbers: [step][place]."""
+
+    parents: list[list[int]]
+    tokens: list[list[int]]
+    log_probs: list[list[float]]
+    ends: list[list[float]]
+
+    def finished(self, alpha: float) -> list[Hypothesis]:
+        """All hypotheses that have ended, place by place."""
+        places = range(len(self.ends[0]) if self.ends else 0)
+        ended = [(step, place) for place in places for step, ends in enumerate(self.ends) if ends[place] > -math.inf]
+        return [self._hypothesis(step, place, alpha) for step, place in ended]
+
+    def _hypothesis(self, end: int, place: int, alpha: float) -> Hypothesis:
+        """Back from the end to the first token, parent by parent."""
+        ids: list[int] = []
+        totals = [self.ends[end][place]]
+        for step in range(end - 1, -1, -1):
+            ids.append(self.tokens[step][place])
+            totals.append(self.log_probs[step][place])
+            place = self.parents[step][place]
+        log_prob, steps = totals[0], zip(totals, [*totals[1:], 0.0], strict=True)
+        token_log_probs = [after - before for after, before in steps]
+        score = log_prob / length_penalty(float(end + 1), alpha)
+        return Hypothesis(tuple(ids[::-1]), log_prob, score, tuple(token_log_probs[::-1]))
+
+
+class Selectable(Protocol):
+    """What search asks of a state."""
+
+    def select(self, parents_NW: Tensor) -> None:
+        """Hypothesis w of each sentence goes on from what was hypothesis `parents_NW[·, w]` of the same sentence."""
+
+
+State = TypeVar("State", bound=Selectable)
+Step: TypeAlias = Callable[[Tensor, State], Tensor]
+
+
+def beam_steps(step: Step[State], state: State, beams: Beams, rule: Rule) -> Iterator[BeamStep]:
+    """Search, step by step, until all sentences are done. (The first token that a step function gets means nothing.)"""
+    ids_R = torch.zeros_like(beams.log_probs_NW, dtype=torch.int64).flatten()
+    while True:
+        beams, done = rule.advance(beams, step(ids_R, state))
+        yield done
+        if bool(beams.done_N.all()):
+            return
+        state.select(done.parents_NW)
+        ids_R = done.tokens_NW.flatten()
+
+
+def search(step: Step[State], state: State, beams: Beams, rule: Rule) -> list[list[Hypothesis]]:
+    """The results of all sentences of a state that stay together until the last one is done."""
+    num_sentences = beams.done_N.numel()
+    history = History(int(beams.max_length_N.max()) + 1)
+    for done in beam_steps(step, state, beams, rule):
+        history.record(done)
+    return history.hypotheses(range(num_sentences), [0] * num_sentences, rule)
+
+
+def beam_search(
+    step: Step[State],
+    state: State,
+    *,
+    max_lengths: Sequence[int],
+    beam_size: int,
+    alpha: float,
+    n_best: int = 1,
+    prefixes: Sequence[Sequence[int]] | None = None,
+) -> list[list[Hypothesis]]:
+    """The best n hypotheses of each sentence, best first (§6.1: beam 4, α 0.6); fewer where there are no more."""
+    rule = BeamRule(beam_size, alpha, n_best)
+    return search(step, state, new_beams(rule, max_lengths, prefixes=prefixes), rule)
+
+
+def greedy_search(
+    step: Step[State],
+    state: State,
+    *,
+    max_lengths: Sequence[int],
+    alpha: float = 0.6,
+    prefixes: Sequence[Sequence[int]] | None = None,
+) -> list[list[Hypothesis]]:
+    """One hypothesis for each sentence: always the likeliest token."""
+    rule = greedy_rule(alpha=alpha)
+    return search(step, state, new_beams(rule, max_lengths, prefixes=prefixes), rule)
