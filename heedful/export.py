@@ -1,0 +1,134 @@
+"""Our weights in the shape of other libraries: so far Hugging Face's `MarianMTModel`, which CTranslate2 reads too.
+
+The model is the same; what differs is bookkeeping. Marian's positions lie in halves, all sines before all cosines,
+where the paper interleaves them (§3.5): the export therefore reorders the residual stream, evens before odds, in every
+matrix that reads it or writes to it. Marian has a `<pad>`, appended here as the last id with a zero row (its decoder
+starts from it, which is our zero vector) and a bias that keeps it out of every softmax; and its attention has biases,
+written as zeros. Nothing here writes files, and transformers is not imported.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from heedful.config import ModelConfig
+from heedful.errors import ConfigError
+from heedful.model.attention import MultiHeadAttention
+from heedful.model.feed_forward import FeedForward
+from heedful.model.layers import AddAndNorm
+from heedful.model.transformer import Transformer
+
+EOS_ID = 0
+MAX_POSITIONS = 1024
+PAD_BIAS = -1e9
+
+
+def marian_config(config: ModelConfig, vocab_size: int) -> dict[str, Any]:
+    """The fields of Marian's config.json; what Marian cannot say is refused."""
+    _refuse_what_marian_cannot_say(config)
+    return {
+        "model_type": "marian",
+        "architectures": ["MarianMTModel"],
+        "is_encoder_decoder": True,
+        "vocab_size": vocab_size + 1,
+        "decoder_vocab_size": vocab_size + 1,
+        "d_model": config.d_model,
+        "encoder_layers": config.encoder_layers,
+        "decoder_layers": config.decoder_layers,
+        "encoder_attention_heads": config.num_heads,
+        "decoder_attention_heads": config.num_heads,
+        "encoder_ffn_dim": config.d_ff,
+        "decoder_ffn_dim": config.d_ff,
+        "dropout": config.dropout,
+        "attention_dropout": 0.0,
+        "activation_dropout": 0.0,
+        "activation_function": "relu",
+        "scale_embedding": True,
+        "share_encoder_decoder_embeddings": True,
+        "tie_word_embeddings": True,
+        "max_position_embeddings": MAX_POSITIONS,
+        "eos_token_id": EOS_ID,
+        "forced_eos_token_id": None,
+        "bos_token_id": None,
+        "pad_token_id": vocab_size,
+        "decoder_start_token_id": vocab_size,
+    }
+
+
+def _refuse_what_marian_cannot_say(config: ModelConfig) -> None:
+    if config.positions != "sinusoidal":
+        raise ConfigError(f"model.positions = {config.positions} cannot be exported: Marian has sinusoids only")
+    for name, width in (("d_k", config.head_d_k), ("d_v", config.head_d_v)):
+        if width * config.num_heads != config.d_model:
+            raise ConfigError(
+                f"model.{name} = {width} cannot be exported: Marian wants model.d_model / model.num_heads = "
+                f"{config.d_model / config.num_heads:g}"
+            )
+
+
+def marian_state_dict(model: Transformer) -> dict[str, Tensor]:
+    """The weights under Marian's names: copies, without the position table, which Marian computes for itself."""
+    _refuse_what_marian_cannot_say(model.config)
+    order_D = evens_then_odds(model.config.d_model).to(model.device)
+    weight_VD = model.embedding.weight_VD.detach()[:, order_D]
+    state = {
+        "model.shared.weight": torch.cat([weight_VD, weight_VD.new_zeros(1, weight_VD.size(1))]),
+        "final_logits_bias": torch.cat(
+            [weight_VD.new_zeros(1, weight_VD.size(0)), weight_VD.new_full((1, 1), PAD_BIAS)], 1
+        ),
+    }
+    for side, layers in (("encoder", model.encoder), ("decoder", model.decoder)):
+        for number, layer in enumerate(layers):
+            state |= _layer(layer, f"model.{side}.layers.{number}", order_D)
+    return state
+
+
+def evens_then_odds(d_model: int) -> Tensor:
+    """The order that turns interleaved positions into halves: 0, 2, 4, …, 1, 3, 5, …"""
+    return torch.cat([torch.arange(0, d_model, 2), torch.arange(1, d_model, 2)])
+
+
+def _layer(layer: nn.Module, name: str, order_D: Tensor) -> dict[str, Tensor]:
+    state: dict[str, Tensor] = {}
+    for part, theirs in _NAMES.items():
+        module = getattr(layer, part, None)
+        if isinstance(module, MultiHeadAttention):
+            state |= _attention(module, f"{name}.{theirs}", order_D)
+        elif isinstance(module, FeedForward):
+            state |= _feed_forward(module, name, order_D)
+        elif isinstance(module, AddAndNorm):
+            state[f"{name}.{theirs}.weight"] = module.norm.weight.detach()[order_D]
+            state[f"{name}.{theirs}.bias"] = module.norm.bias.detach()[order_D]
+    return state
+
+
+_NAMES = {
+    "self_attention": "self_attn",
+    "self_attention_norm": "self_attn_layer_norm",
+    "cross_attention": "encoder_attn",
+    "cross_attention_norm": "encoder_attn_layer_norm",
+    "feed_forward": "",
+    "feed_forward_norm": "final_layer_norm",
+}
+
+
+def _attention(attention: MultiHeadAttention, name: str, order_D: Tensor) -> dict[str, Tensor]:
+    state = {
+        f"{name}.q_proj.weight": attention.W_Q.weight.detach()[:, order_D],
+        f"{name}.k_proj.weight": attention.W_K.weight.detach()[:, order_D],
+        f"{name}.v_proj.weight": attention.W_V.weight.detach()[:, order_D],
+        f"{name}.out_proj.weight": attention.W_O.weight.detach()[order_D],
+    }
+    return state | {key.replace("weight", "bias"): weight.new_zeros(weight.size(0)) for key, weight in state.items()}
+
+
+def _feed_forward(feed_forward: FeedForward, name: str, order_D: Tensor) -> dict[str, Tensor]:
+    return {
+        f"{name}.fc1.weight": feed_forward.W_1.weight.detach()[:, order_D],
+        f"{name}.fc1.bias": feed_forward.W_1.bias.detach().clone(),
+        f"{name}.fc2.weight": feed_forward.W_2.weight.detach()[order_D],
+        f"{name}.fc2.bias": feed_forward.W_2.bias.detach()[order_D],
+    }
