@@ -133,11 +133,11 @@ def _decode(raw: bytes, path: Path, number: int) -> str:
 
 
 def _digest(path: Path) -> str:
+    if path.exists() and not path.is_file() and not path.is_dir():
+        # A pipe would be empty when its text is wanted.
+        raise DataError(f"{path} is not a regular file, and the text must be read more than once")
     try:
         with path.open("rb") as file:
-            # A pipe would be empty when the text is read after this.
-            if not path.is_file():
-                raise DataError(f"{path} is not a regular file, and the text must be read more than once")
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise _unreadable(path, error) from error
