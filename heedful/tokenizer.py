@@ -135,22 +135,22 @@ class Tokenizer:
         """The ids of each text, without eos."""
         try:
             ids: list[list[int]] = self._processor.encode(list(map(normalise, texts)), num_threads=1)
-        except UnicodeEncodeError as error:
-            lone = f"U+{ord(error.object[error.start]):04X}"
-            raise DataError(f"the text holds a lone surrogate ({lone}), which is no character") from error
+        except (TypeError, UnicodeEncodeError) as error:
+            lone = next(character for character in "".join(texts) if "\ud800" <= character <= "\udfff")
+            raise DataError(f"the text holds a lone surrogate (U+{ord(lone):04X}), which is no character") from error
         return ids
 
-    def decode(self, ids: Sequence[int]) -> str:
+    def decode(self, ids: Iterable[int]) -> str:
         """The text of the ids, on one line; eos is left out."""
         kept = [index for index in self._checked(ids) if index != self.eos_id]
         text: str = self._processor.decode(kept)
         return text.replace("\n", " ").replace("\r", " ")
 
-    def pieces(self, ids: Sequence[int]) -> list[str]:
+    def pieces(self, ids: Iterable[int]) -> list[str]:
         """The pieces as people read them: ▁ for the space before a word, <0x0A> for a byte, </s> for eos."""
         return [self._processor.id_to_piece(index) for index in self._checked(ids)]
 
-    def _checked(self, ids: Sequence[int]) -> list[int]:
+    def _checked(self, ids: Iterable[int]) -> list[int]:
         checked = [int(index) for index in ids]
         for index in checked:
             if not 0 <= index < self.vocab_size:
@@ -261,18 +261,19 @@ def _count_words(lines: Iterable[str], *, seed: int, limit: int = _SAMPLED_LINES
     """The words of a random sample of at most `limit` lines; the lines themselves are not kept.
 
     Every line draws a level: half of them 0, a quarter 1, and so on. When there are too many, the lowest level goes.
-    So the sample is between a half and the whole of `limit`, and follows from the seed and the lines' number alone.
+    So the sample is about a half to the whole of `limit`, and follows from the seed and the lines' number alone.
     """
-    random, lowest = Random(seed), 0
-    num_lines, words = Counter[int](), [Counter[str]() for _ in range(33)]
+    random, lowest, num_kept = Random(seed), 0, 0
+    num_lines, words = [0] * 33, [Counter[str]() for _ in range(33)]
     for line in lines:
         level = _trailing_zeros(random.getrandbits(32) | 1 << 32)
         if level >= lowest:
             words[level].update(normalise(line).split(" "))
             num_lines[level] += 1
-        if num_lines.total() > limit:
-            del num_lines[lowest]
+            num_kept += 1
+        while num_kept > limit:
             words[lowest].clear()
+            num_kept -= num_lines[lowest]
             lowest += 1
     return _without_blanks(words)
 
@@ -303,7 +304,7 @@ def _train(words: Counter[str], vocab_size: int) -> bytes:
             vocab_size=vocab_size,
             **_TRAINER_FLAGS,
         )
-    except RuntimeError as error:
+    except (RuntimeError, ValueError) as error:
         raise DataError(f"SentencePiece cannot learn from the text: {' '.join(str(error).split())}") from error
     return model.getvalue()
 
