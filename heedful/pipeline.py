@@ -50,6 +50,7 @@ class Outcome:
     run: Path
     model: Path | None  # None: the run was stopped and can be started again
     step: int
+    seconds: float  # of training, interruptions not counted
     reason: str
     scores: Scores | None
 
@@ -106,7 +107,7 @@ def run_training(
         stack.enter_context(process_group(world, device))
         tokenizer, shards, valid = _prepared(order.run, made, world, say_first)
         trainer = _trainer(order, made.config, tokenizer, device=device, world=world, say=say_first)
-        validate = make_validate(valid, tokenizer, made.config, device) if valid else None
+        validate = make_validate(valid, tokenizer, made.config) if valid else None
         return _train(trainer, shards, order.run, validate=validate, stop=stop, on_record=on_record)
 
 
@@ -258,7 +259,8 @@ def _train(
     finished = reason in ("steps", "patience")
     if finished and trainer.world.is_first:
         _finish(trainer.config, run)
-    return Outcome(run, run / checkpoint.MODEL if finished else None, trainer.progress.step, reason, scores)
+    model, progress = run / checkpoint.MODEL if finished else None, trainer.progress
+    return Outcome(run, model, progress.step, progress.seconds, reason, scores)
 
 
 def _log(run: Path, record: Record) -> None:

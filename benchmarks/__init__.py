@@ -1,0 +1,1 @@
+"""Measurements: peers beside ours in one run, as ratios. Results with date, commit and machine lie in results/."""

@@ -1,0 +1,177 @@
+"""Training and decoding on a CPU, the preset tiny: ours beside torch.nn.Transformer, in one run.
+
+    python -m benchmarks.cpu_speed
+
+The token stream is the same for both: random sentences with lengths like those of real ones (log-normal, mean 28 cut
+to 128; or the built-in corpus's, mean 12). Both train with the same optimizer, dropout and label smoothing; torch's
+model pads each batch to its longest sentence, which is how it is used. Steps alternate, so that a noisy machine is
+noisy for both; the figure is the ratio of the medians.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from benchmarks.record import machine, save
+from heedful.batching import Numbers, make_batch, micro_batches
+from heedful.config import Config, preset, resolve
+from heedful.distributed import World
+from heedful.engines import Hypothesis, Request, SearchOptions
+from heedful.engines.torch_engine import TorchEngine
+from heedful.model.embedding import sinusoids
+from heedful.model.transformer import Transformer
+from heedful.shards import Counts, Shards, Side
+from heedful.trainer import ADAM_BETAS, ADAM_EPS, Trainer
+from heedful.validation import sentences
+
+VOCAB_SIZE = 1600
+STEPS, WARM_UP = 30, 5
+CPU = torch.device("cpu")
+
+
+def random_shards(mean_length: float, num_pairs: int = 20_000) -> Shards:
+    """Random ids in sentences of log-normal lengths; a target is about as long as its source."""
+    rng = np.random.default_rng(0)
+    source_N = np.clip(rng.lognormal(np.log(mean_length) - 0.125, 0.5, num_pairs), 2, 128).astype(np.int32)
+    target_N = np.clip(source_N * rng.uniform(0.8, 1.25, num_pairs), 2, 128).astype(np.int32)
+    source, target = (Side(rng.integers(2, VOCAB_SIZE, n.sum(), dtype=np.uint16), n) for n in (source_N, target_N))
+    return Shards(source, target, Counts(num_pairs, num_pairs, 0, 0, len(source.ids), len(target.ids)))
+
+
+class TorchTransformer(nn.Module):
+    """torch.nn.Transformer with the same embeddings, positions and projection."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        m = config.model
+        self.embedding = nn.Embedding(VOCAB_SIZE, m.d_model)
+        self.positions_LD = sinusoids(256, m.d_model).float()
+        self.transformer = nn.Transformer(
+            m.d_model, m.num_heads, m.num_layers, m.num_layers, m.d_ff, m.dropout, batch_first=True
+        )
+        self.dropout = nn.Dropout(m.dropout)
+
+    def forward(self, source_NS: Tensor, source_pad_NS: Tensor, target_NL: Tensor) -> Tensor:
+        causal_LL = nn.Transformer.generate_square_subsequent_mask(target_NL.size(1), dtype=torch.bool)
+        hidden_NLD = self.transformer(
+            self._embed(source_NS),
+            self._embed(target_NL),
+            tgt_mask=causal_LL,
+            src_key_padding_mask=source_pad_NS,
+            memory_key_padding_mask=source_pad_NS,
+            tgt_is_causal=True,
+        )
+        return F.linear(hidden_NLD, self.embedding.weight)
+
+    def _embed(self, ids_NL: Tensor) -> Tensor:
+        scaled_NLD = self.embedding(ids_NL) * self.embedding.embedding_dim**0.5
+        embedded: Tensor = self.dropout(scaled_NLD + self.positions_LD[: ids_NL.size(1)])
+        return embedded
+
+
+def padded(rows_T: Tensor, lengths_N: npt.NDArray[np.int32], fill: int) -> Tensor:
+    """Packed rows → N × longest."""
+    return nn.utils.rnn.pad_sequence(list(rows_T.split(lengths_N.tolist())), batch_first=True, padding_value=fill)
+
+
+@dataclass
+class Peer:
+    """torch.nn.Transformer and its optimizer."""
+
+    model: TorchTransformer
+    optimizer: torch.optim.Adam
+
+    @classmethod
+    def make(cls, config: Config) -> Peer:
+        model = TorchTransformer(config).train()
+        return cls(model, torch.optim.Adam(model.parameters(), 1e-4, ADAM_BETAS, ADAM_EPS, fused=True))
+
+    def step(self, shards: Shards, pairs_N: Numbers) -> None:
+        batch = make_batch(shards, pairs_N)
+        source_lengths, target_lengths = shards.source.lengths[pairs_N], shards.target.lengths[pairs_N]
+        source_NS = padded(batch.source.tokens_T, source_lengths, 0)
+        pad_NS = torch.arange(source_NS.size(1)) >= torch.from_numpy(source_lengths)[:, None]
+        logits_NLV = self.model(source_NS, pad_NS, padded(batch.target_in.tokens_T, target_lengths, 0))
+        target_NL = padded(batch.target_out_T, target_lengths, -100)
+        F.cross_entropy(logits_NLV.flatten(0, 1), target_NL.flatten(), label_smoothing=0.1).backward()
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+
+
+def timed(work: Callable[[], Any]) -> float:
+    """Seconds."""
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+def training_speed(config: Config, mean_length: float) -> dict[str, float]:
+    """Target tokens per second of both, and the ratio."""
+    shards = random_shards(mean_length)
+    ours = Trainer(Transformer(config.model, VOCAB_SIZE), config, device=CPU, world=World())
+    peer = Peer.make(config)
+    ours_speeds, peer_speeds = [], []
+    for number, pairs_N in zip(
+        range(STEPS), micro_batches(shards, seed=1, rows=config.train.batch_tokens), strict=False
+    ):
+        tokens = int(shards.target.lengths[pairs_N].sum())
+        ours_seconds = timed(partial(ours_step, ours, shards, pairs_N))
+        peer_seconds = timed(partial(peer.step, shards, pairs_N))
+        if number >= WARM_UP:
+            ours_speeds.append(tokens / ours_seconds)
+            peer_speeds.append(tokens / peer_seconds)
+    ours_median, peer_median = statistics.median(ours_speeds), statistics.median(peer_speeds)
+    return {"ours": round(ours_median), "torch.nn.Transformer": round(peer_median), "ratio": ours_median / peer_median}
+
+
+def ours_step(trainer: Trainer, shards: Shards, pairs_N: Numbers) -> None:
+    """Pack and train."""
+    trainer.step([make_batch(shards, pairs_N)])
+
+
+def decoding_speed(config: Config, mean_length: float, num_sentences: int = 256) -> dict[str, float]:
+    """Sentences per second of beam 4 and greedy; a random model rarely ends, so every output has its longest length."""
+    shards = random_shards(mean_length, num_sentences)
+    requests = [Request(ids) for ids in sentences(shards.source, num_sentences)]
+    engine = TorchEngine(Transformer(config.model, VOCAB_SIZE).eval())
+    figures = {}
+    for name, options in {
+        "beam 4": SearchOptions(max_extra=0),
+        "greedy": SearchOptions(beam_size=1, max_extra=0),
+    }.items():
+        seconds = statistics.median(timed(partial(translate, engine, requests, options)) for _ in range(3))
+        figures[name] = round(num_sentences / seconds, 1)
+    return figures
+
+
+def translate(engine: TorchEngine, requests: list[Request], options: SearchOptions) -> list[list[Hypothesis]]:
+    """All of them."""
+    return list(engine.translate(requests, options))
+
+
+def main() -> None:
+    """Measure, print, keep."""
+    config = resolve(preset("tiny"))
+    figures: dict[str, Any] = {"what": "preset tiny, 1,600 words", "threads": torch.get_num_threads()}
+    for mean_length in (12, 28):
+        figures[f"training, mean length {mean_length}, target tokens/s"] = training_speed(config, mean_length)
+    figures["decoding, mean length 12, sentences/s"] = decoding_speed(config, 12)
+    print(machine())
+    for name, values in figures.items():
+        print(f"{name}: {values}")
+    print(f"kept in {save('cpu_speed', figures)}")
+
+
+if __name__ == "__main__":
+    main()

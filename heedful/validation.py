@@ -1,0 +1,75 @@
+"""How good the model is while it is being trained: loss and true perplexity (Table 3), and BLEU of greedy translations.
+
+It works on the ids of the validation text alone; the reference text is what the tokenizer makes of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from heedful.batching import Numbers, make_batch
+from heedful.config import Config
+from heedful.engines import Request, SearchOptions
+from heedful.engines.torch_engine import TorchEngine
+from heedful.evaluation import perplexity, validation_bleu
+from heedful.loss import projected_loss
+from heedful.model.transformer import Transformer
+from heedful.shards import Shards, Side
+from heedful.tokenizer import Tokenizer
+from heedful.training import Scores, Validate
+
+BLEU_SENTENCES = 1000  # the first ones: enough to see where a run is going
+
+
+def make_validate(shards: Shards, tokenizer: Tokenizer, config: Config) -> Validate:
+    """The function that training calls at intervals."""
+
+    def validate(model: Transformer) -> Scores:
+        loss = mean_loss(model, shards, rows=config.train.batch_tokens // config.train.micro_batches)
+        bleu = greedy_bleu(model, shards, tokenizer, config)
+        return Scores(loss, perplexity(loss, 1), bleu)
+
+    return validate
+
+
+def mean_loss(model: Transformer, shards: Shards, *, rows: int) -> float:
+    """The negative log-likelihood per target token, eos included, without smoothing."""
+    total, tokens = 0.0, 0
+    for pairs_N in in_order(shards, rows):
+        batch = make_batch(shards, pairs_N).to(model.device)
+        hidden_TD = model.decode(batch.target_in, model.encode(batch.source))
+        sums = projected_loss(hidden_TD, model.embedding.weight_VD, batch.target_out_T, 0.0)
+        total += float(sums.negative_log_likelihood)
+        tokens += batch.num_target_tokens
+    return total / tokens
+
+
+def in_order(shards: Shards, rows: int) -> Iterator[Numbers]:
+    """All pairs as they stand in the file, in parts of at most `rows` tokens a side."""
+    first, used = 0, np.zeros(2, dtype=np.int64)
+    lengths_N2 = np.stack([shards.source.lengths, shards.target.lengths], axis=1)
+    for n, both in enumerate(lengths_N2):
+        if (used + both > rows).any():
+            yield np.arange(first, n)
+            first, used = n, np.zeros(2, dtype=np.int64)
+        used = used + both
+    yield np.arange(first, len(shards))
+
+
+def greedy_bleu(model: Transformer, shards: Shards, tokenizer: Tokenizer, config: Config) -> float:
+    """BLEU of greedy translations of the first sentences, against the text of their targets."""
+    num_sentences = min(len(shards), BLEU_SENTENCES)
+    requests = (Request(ids) for ids in sentences(shards.source, num_sentences))
+    greedy = SearchOptions(beam_size=1, max_extra=config.decode.max_extra)
+    translated = [tokenizer.decode(best.ids) for best, *_ in TorchEngine(model).translate(requests, greedy)]
+    references = [tokenizer.decode(ids) for ids in sentences(shards.target, num_sentences)]
+    return validation_bleu(translated, [references], language=config.data.target_language).value
+
+
+def sentences(side: Side, num_sentences: int) -> Iterator[list[int]]:
+    """The ids of the first sentences, without their eos."""
+    for n in range(num_sentences):
+        ids_T, _ = side.gather(np.array([n]))
+        yield ids_T[:-1].tolist()

@@ -1,0 +1,88 @@
+"""A run's folder: which settings may change between two starts, the lock, and metrics that are cut back."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from heedful.config import resolve, setting
+from heedful.errors import CheckpointError, ConfigError
+from heedful.run_folder import append_metrics, cut_metrics, locked, make_plan, write_config
+
+LOCKING = "import sys, time; from pathlib import Path; from heedful.run_folder import locked\n"
+
+
+def test_a_new_run_takes_preset_and_layers(tmp_path: Path) -> None:
+    plan = make_plan(tmp_path, preset_name="tiny", layers=[setting("train.steps=7")])
+    assert (plan.config.train.steps, plan.config.model.d_model) == (7, 128)
+    assert plan.named == {"train.steps"}
+    assert plan.changed == {}
+
+
+def test_without_a_preset_a_new_run_is_base_and_an_old_one_stays_what_it_is(tmp_path: Path) -> None:
+    assert make_plan(tmp_path, preset_name=None, layers=[]).config.model.d_model == 512
+    write_config(tmp_path, resolve(setting("model.d_model=64")))
+    assert make_plan(tmp_path, preset_name=None, layers=[]).config.model.d_model == 64
+
+
+@pytest.mark.parametrize("text", ["train.steps=9", "train.patience=2", "train.checkpoint_steps=3", "decode.alpha=1.0"])
+def test_steps_patience_and_checkpoints_may_change_and_are_named(tmp_path: Path, text: str) -> None:
+    write_config(tmp_path, resolve())
+    plan = make_plan(tmp_path, preset_name=None, layers=[setting(text)])
+    assert list(plan.changed) == [text.split("=")[0]]
+
+
+@pytest.mark.parametrize(
+    "text", ["model.d_ff=64", "tokenizer.vocab_size=800", "train.batch_tokens=999", "train.seed=5", "data.max_length=9"]
+)
+def test_what_shapes_model_or_data_may_not_change(tmp_path: Path, text: str) -> None:
+    write_config(tmp_path, resolve())
+    name = text.split("=")[0]
+    with pytest.raises(ConfigError, match=name.replace(".", r"\.")) as caught:
+        make_plan(tmp_path, preset_name=None, layers=[setting(text)])
+    assert "\n" not in str(caught.value)
+
+
+def test_a_second_start_is_refused_while_the_first_holds_the_folder(tmp_path: Path) -> None:
+    with locked(tmp_path):
+        code = LOCKING + f"with locked(Path({str(tmp_path)!r})): pass"
+        second = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert second.returncode == 1
+    assert "another process is using this run" in second.stderr
+    with locked(tmp_path):
+        pass  # it is free again
+
+
+def test_a_killed_process_lets_go_of_the_folder(tmp_path: Path) -> None:
+    code = LOCKING + f"with locked(Path({str(tmp_path)!r})):\n print('held', flush=True)\n time.sleep(60)"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        holder.kill()
+    with locked(tmp_path):
+        assert (tmp_path / ".lock").exists()
+
+
+def test_a_folder_with_other_things_in_it_is_not_taken(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("mine")
+    with pytest.raises(CheckpointError, match="no run of ours"), locked(tmp_path):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def test_a_run_cannot_be_a_file(tmp_path: Path) -> None:
+    (tmp_path / "run").write_text("")
+    with pytest.raises(CheckpointError, match="cannot be made"), locked(tmp_path / "run"):
+        pass
+
+
+def test_metrics_are_cut_back_to_the_checkpoint(tmp_path: Path) -> None:
+    for step in (10, 20, 30):
+        append_metrics(tmp_path, {"step": step})
+    with open(tmp_path / "metrics.jsonl", "a") as file:
+        file.write('{"step": 4')  # the machine died here
+    cut_metrics(tmp_path, 20)
+    lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line)["step"] for line in lines] == [10, 20]
