@@ -1,0 +1,57 @@
+"""Drawing whole sentences: which construction how often.
+
+The weights are shares of the corpus, about; the pronoun sentences have the largest. Knows no language, and nothing of
+training or held-out sentences.
+"""
+
+import random
+from bisect import bisect
+from collections.abc import Callable, Iterator
+from itertools import accumulate
+
+from heedful.grammar import one_clause, two_clauses
+from heedful.grammar.trees import Sentence, phrases
+
+CONSTRUCTIONS: dict[Callable[[random.Random], Sentence], int] = {
+    one_clause.transitive: 9,
+    one_clause.settled: 7,
+    one_clause.perfect: 5,
+    one_clause.future: 5,
+    one_clause.modal: 6,
+    one_clause.habit: 4,
+    one_clause.feeling: 3,
+    one_clause.giving: 6,
+    one_clause.being_somewhere: 7,
+    one_clause.going_somewhere: 4,
+    one_clause.travelling: 2,
+    one_clause.using_a_tool: 3,
+    one_clause.two_together: 3,
+    one_clause.between_persons: 4,
+    one_clause.question: 4,
+    one_clause.question_of_place: 2,
+    one_clause.state_of_a_person: 1,
+    one_clause.description: 4,
+    one_clause.comparison: 3,
+    one_clause.naming: 3,
+    two_clauses.dilemma: 26,
+    two_clauses.deed_as_reason: 6,
+    two_clauses.claim: 8,
+    two_clauses.with_relative: 9,
+}
+
+_DRAW = tuple(CONSTRUCTIONS)
+_UP_TO = tuple(accumulate(CONSTRUCTIONS.values()))
+
+
+def sentences(rng: random.Random) -> Iterator[Sentence]:
+    """Sentences without end, in an order that depends on nothing but the generator."""
+    while True:
+        sentence = _DRAW[bisect(_UP_TO, rng.random() * _UP_TO[-1])](rng)
+        if not _repeats(sentence):
+            yield sentence
+
+
+def _repeats(sentence: Sentence) -> bool:
+    """Whether two phrases have the same noun ("the king found the king's key")."""
+    nouns = [phrase.noun.name for phrase in phrases(sentence)]
+    return len(nouns) != len(set(nouns))
