@@ -171,7 +171,7 @@ ADJECTIVES = (
     Adjective("light", "light", "leicht", "가볍/가벼워/가벼우", "loads cart bicycle", comparatives="lighter leichter"),
     Adjective("hot", "hot", "heiß", "뜨겁/뜨거워/뜨거우", "soup milk water"),
     Adjective("fresh", "fresh", "frisch", "신선하/신선해", "foods -soup -cake -cheese drinks", degrees="very"),
-    Adjective("sweet", "sweet", "süß", "달/달아/달", "apple carrot cake juice milk"),
+    Adjective("sweet", "sweet", "süß", "달/달아/달", "apple carrot cake juice milk", "달콤한"),
     Adjective("salty", "salty", "salzig", "짜/짜", "soup cheese bread water"),
     Adjective("bitter", "bitter", "bitter", "쓰/써", "juice water soup carrot"),
     Adjective("hard", "hard", "hart", "딱딱하/딱딱해", "bread cheese carrot bed chair"),
@@ -358,8 +358,17 @@ TOOLS = (("write", "pencil", "letter book"), ("draw", "pencil brush", "animals t
          ("open", "key", "door box"), ("open", "knife", "letter box"), ("eat", "spoon", "soup cake egg"))
 TRANSPORT = "train car bicycle"
 
-# What can be said of a kind of animal as such.
-TRAITS = ("clever", "brave", "strong", "weak", "lazy", "big", "small")
+# What is true of which kinds of animals, and not of the others.
+TRAITS = {"clever": "dog cat fox horse goat pig", "brave": "lion bear dog", "strong": "lion bear horse cow camel",
+          "big": "lion bear horse cow camel", "small": "mouse bird rabbit duck cat", "lazy": "cat pig bear"}
+
+# From small to big, where everybody knows it; a comparison does not say the opposite.
+SIZES = ("mouse bird duck rabbit cat fox dog goat pig lion bear cow horse camel", "miniature_tower tower eiffel_tower")
+GROWING, SHRINKING = ("big", "strong", "tall"), ("small", "weak")
+
+# What is made is not old, and what lasts is not said of one morning.
+ODD_PAIRS = (("write", "old"), ("build", "old"))
+LASTING = ("live",)
 
 NUMBERS = {
     2: ("two", "zwei", "두"), 3: ("three", "drei", "세"), 4: ("four", "vier", "네"), 5: ("five", "fünf", "다섯"),
@@ -392,7 +401,7 @@ DILEMMAS = (
     Dilemma("pull", "haulers", "cart boat car box", "strong", "light: cart boat box", "tired weak lazy sick",
             "heavy: cart boat car box"),
     Dilemma("carry", "adults", "loads", "strong", "light: loads", "tired weak lazy sick", "heavy: loads"),
-    Dilemma("buy", "adults -boy", "car hat dress house picture bag bicycle boat bed table", "rich",
+    Dilemma("buy", "man woman farmer doctor teacher", "car hat dress house picture bag bicycle boat bed table", "rich",
             "beautiful: dress picture house hat bag; cheap: car hat dress bag bicycle boat bed table", "poor",
             "expensive: car hat dress house picture bag bicycle boat bed table"),
     Dilemma("read", "adults", "texts", "", "interesting: texts; short: book letter", "tired sleepy sick lazy",

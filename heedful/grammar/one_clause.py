@@ -9,10 +9,12 @@ from typing import Literal
 
 from heedful.grammar.entries import Adjective, Noun, Preposition, Time, Verb
 from heedful.grammar.lexicon import (
+    ADJECTIVE_NAMED,
     ADJECTIVES,
     BEING,
     GIVING,
     GO,
+    GROWING,
     MOVING,
     NOUN_NAMED,
     NOUNS,
@@ -20,6 +22,8 @@ from heedful.grammar.lexicon import (
     RECIPROCAL,
     SETTINGS,
     SETTLED,
+    SHRINKING,
+    SIZES,
     STATIVE,
     TIMES,
     TOOLS,
@@ -33,7 +37,6 @@ from heedful.grammar.phrases import (
     ANIMALS,
     COLOURS,
     FITTED,
-    FITTING,
     OBJECTS,
     PEOPLE,
     PREDICATES,
@@ -90,6 +93,8 @@ _PLACES = {verb: _resolved(verb.places) for verb in (*BEING, *MOVING, GO)}
 _SETTINGS = _resolved(SETTINGS)
 _TOOLS = tuple((VERB_NAMED[verb], select(tools), select(objects)) for verb, tools, objects in TOOLS)
 _TRANSPORT = select(TRANSPORT)
+_TRAITS = tuple((ADJECTIVE_NAMED[name], select(kinds)) for name, kinds in TRAITS.items())
+_SIZES = tuple(row.split() for row in SIZES)
 
 
 def _time(rng: random.Random, tense: str, probability: float) -> Time | None:
@@ -308,9 +313,20 @@ def comparison(rng: random.Random) -> Sentence:
     first, second = pick(rng, FITTED[adjective]), pick(rng, FITTED[adjective])
     if first is second or first.tags[0] != second.tags[0]:
         return comparison(rng)
+    if _contradicts(adjective, first, second):
+        first, second = second, first
     subject = NounPhrase(first, adjectives(rng, first, COLOURS[first]))
     than = NounPhrase(second, adjectives(rng, second, COLOURS[second]))
     return Sentence(Description(subject, adjective, than=than, tense=pick(rng, _TENSES)))
+
+
+def _contradicts(adjective: Adjective, first: Noun, second: Noun) -> bool:
+    """Whether the comparison says the opposite of what everybody knows."""
+    for row in _SIZES:
+        if first.name in row and second.name in row:
+            bigger = row.index(first.name) > row.index(second.name)
+            return (adjective.name in GROWING and not bigger) or (adjective.name in SHRINKING and bigger)
+    return False
 
 
 def naming(rng: random.Random) -> Sentence:
@@ -321,7 +337,7 @@ def naming(rng: random.Random) -> Sentence:
     negated = chance(rng, 0.25)
     if roll < 0.6:
         return Sentence(Naming(This(), single(rng, pick(rng, _POINTED_AT)), tense, negated))
-    kind = pick(rng, _KINDS)
-    traits = tuple(adjective for adjective in FITTING[kind] if adjective.name in TRAITS)
-    phrase = NounPhrase(NOUN_NAMED["animal"], (pick(rng, traits),), definite=False)
+    trait, kinds = pick(rng, _TRAITS)
+    kind = pick(rng, tuple(noun for noun in _KINDS if (noun in kinds) != negated))
+    phrase = NounPhrase(NOUN_NAMED["animal"], (trait,), definite=False)
     return Sentence(Naming(NounPhrase(kind), phrase, tense, negated))

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from functools import cache
 from zlib import crc32
 
-from heedful.grammar.trees import Action, Anaphor, Description, NounPhrase, Place, Sentence, phrases
+from heedful.grammar.trees import Action, Anaphor, Description, NounPhrase, Place, Sentence, deeds, phrases
 
 Combination = tuple[str, ...]
 
@@ -35,22 +35,14 @@ def combinations(sentence: Sentence) -> Iterator[Combination]:
     for phrase in phrases(sentence):
         for adjective in phrase.adjectives:
             yield adjective.name, phrase.noun.name
-        if phrase.relative is not None:
-            acted_on = phrase.relative.other if phrase.relative.gap == "subject" else phrase
-            yield phrase.relative.verb.name, acted_on.noun.name
-    for clause in (sentence.main, sentence.reason, sentence.claim):
-        if isinstance(clause, Action):
-            yield from _of_verb(clause)
+    for verb, object_ in deeds(sentence):
+        if isinstance(object_, NounPhrase):
+            yield verb.name, object_.noun.name
+    if isinstance(sentence.main, Action) and isinstance(sentence.main.place, Place):
+        yield sentence.main.verb.name, sentence.main.place.phrase.noun.name
     triple = dilemma_of(sentence)
     if triple is not None:
         yield triple
-
-
-def _of_verb(action: Action) -> Iterator[Combination]:
-    if isinstance(action.object, NounPhrase):
-        yield action.verb.name, action.object.noun.name
-    if isinstance(action.place, Place):
-        yield action.verb.name, action.place.phrase.noun.name
 
 
 def dilemma_of(sentence: Sentence) -> Combination | None:

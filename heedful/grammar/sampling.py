@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterator
 from itertools import accumulate
 
 from heedful.grammar import one_clause, two_clauses
-from heedful.grammar.trees import Sentence, phrases
+from heedful.grammar.entries import Verb
+from heedful.grammar.lexicon import LASTING, ODD_PAIRS
+from heedful.grammar.trees import NounPhrase, Object, Sentence, deeds, phrases
 
 CONSTRUCTIONS: dict[Callable[[random.Random], Sentence], int] = {
     one_clause.transitive: 9,
@@ -47,11 +49,18 @@ def sentences(rng: random.Random) -> Iterator[Sentence]:
     """Sentences without end, in an order that depends on nothing but the generator."""
     while True:
         sentence = _DRAW[bisect(_UP_TO, rng.random() * _UP_TO[-1])](rng)
-        if not _repeats(sentence):
+        if _sensible(sentence):
             yield sentence
 
 
-def _repeats(sentence: Sentence) -> bool:
-    """Whether two phrases have the same noun ("the king found the king's key")."""
-    nouns = [phrase.noun.name for phrase in phrases(sentence)]
-    return len(nouns) != len(set(nouns))
+def _sensible(sentence: Sentence) -> bool:
+    """No noun and no verb twice ("the king found the king's key"), and nothing that the lexicon calls odd."""
+    nouns = [phrase.noun for phrase in phrases(sentence)]
+    done = list(deeds(sentence))
+    repeats = len(set(nouns)) < len(nouns) or len({verb.english for verb, _ in done}) < len(done)
+    lasting = sentence.time is not None and any(verb.name in LASTING for verb, _ in done)
+    return not repeats and not lasting and not any(_odd(verb, object_) for verb, object_ in done)
+
+
+def _odd(verb: Verb, object_: Object | None) -> bool:
+    return isinstance(object_, NounPhrase) and any((verb.name, a.name) in ODD_PAIRS for a in object_.adjectives)

@@ -195,3 +195,13 @@ def _phrases_in(part: Part) -> Iterator[NounPhrase]:
     elif isinstance(part, Pair):
         yield from _phrases_in(part.first)
         yield from _phrases_in(part.second)
+
+
+def deeds(sentence: Sentence) -> Iterator[tuple[Verb, Object | None]]:
+    """Every verb of a sentence with its object, also those of relative clauses."""
+    for clause in (sentence.main, sentence.reason, sentence.claim):
+        if isinstance(clause, Action):
+            yield clause.verb, clause.object
+    for phrase in phrases(sentence):
+        if phrase.relative is not None:
+            yield phrase.relative.verb, phrase.relative.other if phrase.relative.gap == "subject" else phrase
