@@ -14,6 +14,7 @@ Nothing here knows search, text or batches. Shapes as in `model/__init__.py`; C 
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from typing import cast
 
@@ -65,12 +66,12 @@ class State:
     @property
     def span(self) -> int:
         """How many target positions a step looks at, the one it writes included."""
-        return self.capacity if self.static else max(self._ages, default=0) + 1
+        return self.capacity if self.static else min(max(self._ages, default=0) + 1, self.decoder.max_positions)
 
     @torch.no_grad()
     def select(self, parents_NW: Tensor) -> None:
         """Hypothesis w of each slot goes on from what was hypothesis `parents_NW[·, w]` of the same slot."""
-        written_NWL = self.ancestors_NWL[:, :, : self.span - (not self.static)]
+        written_NWL = self.ancestors_NWL[:, :, : self.span]
         written_NWL.copy_(written_NWL.gather(1, parents_NW[:, :, None].expand_as(written_NWL)))
 
     @torch.no_grad()
@@ -122,8 +123,8 @@ class State:
     def enter(self) -> tuple[Place, Tensor]:
         """Make room for one more position; where it is, and which keys its queries may look at (0 or −∞)."""
         self._reserve_targets()
-        # A slot that has finished in a static state may stand at its end; what it writes there is never read.
-        position_N = self.position_N.clamp(max=self.capacity - 1)
+        # A slot that is done may have come to the end of all room; what it writes there is never read.
+        position_N = self.position_N.clamp(max=min(self.capacity, self.decoder.max_positions) - 1)
         slot_N = torch.arange(self.num_slots, device=position_N.device)
         self.ancestors_NWL[slot_N, :, position_N] = self.beam_W
         not_mine_NWLW = self.ancestors_NWL[:, :, : self.span, None] != self.beam_W
@@ -214,6 +215,7 @@ class Decoder:
     def __init__(self, model: Transformer) -> None:
         assert not model.training, "decoding is for a model in eval mode; dropout is for training"
         self.model = model
+        self.max_positions = model.config.max_positions if model.config.positions == "learned" else sys.maxsize
         self.layers = [CachedLayer(cast(DecoderLayer, layer)) for layer in model.decoder]
 
     def empty(

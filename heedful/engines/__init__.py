@@ -1,0 +1,79 @@
+"""Engines: token ids in, hypotheses out. One interface, whatever computes.
+
+An engine takes a stream of requests and gives their hypotheses in the same order, as they come: it reads ahead no
+further than a window, so that memory stays bounded whatever the length of the stream. What comes out for a request does
+not depend on the other requests. Ids never hold the eos; an engine puts it behind each source, and behind each target
+that it scores. Engines know no text.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from heedful.errors import ConfigError
+from heedful.search import Hypothesis
+
+__all__ = ["Engine", "Hypothesis", "Request", "Sampling", "SearchOptions"]
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How tokens are drawn. A draw follows from the seed and the request's number in the stream."""
+
+    temperature: float = 1.0  # below 1: likely tokens become likelier
+    top_k: int = 0  # draw from so many of the likeliest tokens; 0: from all
+    top_p: float = 1.0  # draw from the fewest of the likeliest tokens that have this share together
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        _check(0 < self.temperature < math.inf, f"temperature = {self.temperature} is not above 0")
+        _check(self.top_k >= 0, f"top_k = {self.top_k} is below 0 (0: all tokens)")
+        _check(0 < self.top_p <= 1, f"top_p = {self.top_p} is not above 0 and at most 1")
+        _check(0 <= self.seed < 2**63, f"seed = {self.seed} is not between 0 and 2^63")
+
+
+@dataclass(frozen=True, slots=True)
+class SearchOptions:
+    """How to search (§6.1). A beam of 1 is greedy search; with `sampling`, `n_best` is the number of samples."""
+
+    beam_size: int = 4
+    alpha: float = 0.6  # of the length penalty
+    max_extra: int = 50  # an output may have so many tokens more than its source, eos not counted on either side
+    n_best: int = 1
+    sampling: Sampling | None = None
+
+    def __post_init__(self) -> None:
+        _check(self.beam_size >= 1, f"beam_size = {self.beam_size} is below 1")
+        _check(0 <= self.alpha < math.inf, f"alpha = {self.alpha} is below 0")
+        _check(self.max_extra >= 0, f"max_extra = {self.max_extra} is below 0")
+        _check(self.n_best >= 1, f"n_best = {self.n_best} is below 1")
+        _check(
+            self.sampling is not None or self.n_best <= self.beam_size,
+            f"n_best = {self.n_best} is more than a beam of {self.beam_size} can give; raise beam_size",
+        )
+
+
+def _check(holds: bool, otherwise: str) -> None:
+    if not holds:
+        raise ConfigError(otherwise)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One sentence to translate, and the tokens that its translation must begin with."""
+
+    source_ids: Sequence[int]
+    prefix_ids: Sequence[int] = ()
+
+
+class Engine(Protocol):
+    """What every engine can do."""
+
+    def translate(self, requests: Iterable[Request], options: SearchOptions) -> Iterator[list[Hypothesis]]:
+        """The hypotheses of each request, best first (samples: as they were drawn), in the order of the requests."""
+
+    def score(self, pairs: Iterable[tuple[Sequence[int], Sequence[int]]]) -> Iterator[list[float]]:
+        """The log-probability of each token of a given target, and of the eos behind it, for (source, target) pairs."""

@@ -1,0 +1,261 @@
+"""The engine of our own: search over `model/state.py`, with sentences that enter and leave between steps.
+
+The requests of a window are sorted by length and go through N slots, as many as the token budget allows. A sentence
+that is done leaves its slot; when enough slots are free, the next sentences are encoded and enter them, while the
+others go on. At the end, when nobody is waiting, the slots that are left close ranks. So a step computes little but
+what is needed, and one long hypothesis holds up nobody. Several models of the same vocabulary go together: the mean of
+their probabilities decides.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from heedful.engines import Request, SearchOptions
+from heedful.errors import ConfigError, DataError
+from heedful.model.state import Decoder, State
+from heedful.model.transformer import Memory, Transformer
+from heedful.packed import Packed, pack_source, pack_target, shift_right
+from heedful.search import BeamRule, BeamStep, History, Hypothesis, Rule, SampleRule, greedy_rule, new_beams
+
+EOS_ID = 0
+FIRST_WINDOW, LAST_WINDOW = 64, 4096  # requests read ahead: few at first, so that the first results come soon
+MAX_ROWS = 256  # more do not make a step more efficient
+CHECK_STEPS = 8  # how often a GPU is asked who is done: the question holds it up
+SCORED_LOGITS = 2**25  # at a time
+
+
+class TorchEngine:
+    """Translates with one model, or with several whose probabilities are averaged. Models are in eval mode."""
+
+    def __init__(self, *models: Transformer, batch_tokens: int = 8192) -> None:
+        sizes = [model.vocab_size for model in models]
+        if len(set(sizes)) > 1:
+            raise ConfigError(
+                f"models of an ensemble share one vocabulary; these have {', '.join(map(str, sizes))} tokens"
+            )
+        self.models, self.batch_tokens = models, batch_tokens
+        self.decoders = [Decoder(model) for model in models]
+
+    @property
+    def device(self) -> torch.device:
+        """Where it computes."""
+        return self.models[0].device
+
+    def translate(self, requests: Iterable[Request], options: SearchOptions) -> Iterator[list[Hypothesis]]:
+        """The hypotheses of each request, in order; a window of them at a time."""
+        first = 0
+        for window in _windows(requests):
+            found = dict(self._translate_window(list(enumerate(window, start=first)), options))
+            yield from (found[first + i] for i in range(len(window)))
+            first += len(window)
+
+    def _translate_window(
+        self, window: list[tuple[int, Request]], options: SearchOptions
+    ) -> Iterator[tuple[int, list[Hypothesis]]]:
+        """The longest first, in runs of like length: a run holds sentences down to half the length of its first."""
+        waiting = deque(sorted(window, key=lambda item: -len(item[1].source_ids)))
+        while waiting:
+            shortest = (len(waiting[0][1].source_ids) + 1) // 2
+            run: deque[tuple[int, Request]] = deque()
+            while waiting and len(waiting[0][1].source_ids) >= shortest:
+                run.append(waiting.popleft())
+            yield from _Run(self, run, options).results()
+
+    @torch.inference_mode()
+    def score(self, pairs: Iterable[tuple[Sequence[int], Sequence[int]]]) -> Iterator[list[float]]:
+        """Forced scores, by the computation that training uses."""
+        budget = min(self.batch_tokens, max(1, SCORED_LOGITS // self.models[0].vocab_size))
+        for batch in _in_budget(pairs, budget):
+            yield from self._score_batch(batch)
+
+    def _score_batch(self, pairs: list[tuple[Sequence[int], Sequence[int]]]) -> list[list[float]]:
+        source, lengths_N = _joined([source for source, _ in pairs])
+        target, target_lengths_N = _joined([target for _, target in pairs])
+        packed = pack_source(source, lengths_N).to(self.device)
+        target_in = pack_target(shift_right(target), target_lengths_N, lengths_N).to(self.device)
+        logits = [model(packed, target_in) for model in self.models]
+        target_T1 = torch.from_numpy(target).to(self.device)[:, None]
+        scores_T = _mean_log_probs(logits).gather(1, target_T1).squeeze(1)
+        return [part.tolist() for part in scores_T.cpu().split(target_lengths_N.tolist())]
+
+    def encode(self, sources: Sequence[Sequence[int]]) -> tuple[list[Memory], int]:
+        """The memory of the sentences in each model, and the length of the longest, eos included."""
+        packed: Packed = pack_source(*_joined(sources)).to(self.device)
+        return [model.encode(packed) for model in self.models], packed.longest
+
+    def max_length(self, request: Request, options: SearchOptions) -> int:
+        """How many tokens the output may have: its source's and `max_extra` more, as far as learned positions reach."""
+        positions = [decoder.max_positions - 1 for decoder in self.decoders]  # the eos takes one
+        limit = min(len(request.source_ids) + options.max_extra, *positions)
+        if len(request.prefix_ids) > limit:
+            raise DataError(
+                f"a prefix of {len(request.prefix_ids)} tokens is longer than the output may become ({limit} tokens: "
+                f"the source's {len(request.source_ids)} and max_extra = {options.max_extra}); shorten the one or "
+                f"raise the other"
+            )
+        return limit
+
+
+def _windows(requests: Iterable[Request]) -> Iterator[list[Request]]:
+    stream, size = iter(requests), FIRST_WINDOW
+    while window := list(islice(stream, size)):
+        yield window
+        size = min(2 * size, LAST_WINDOW)
+
+
+def _in_budget(
+    pairs: Iterable[tuple[Sequence[int], Sequence[int]]], budget: int
+) -> Iterator[list[tuple[Sequence[int], Sequence[int]]]]:
+    """Pairs in order, in batches of at most so many target tokens, or of one pair."""
+    batch: list[tuple[Sequence[int], Sequence[int]]] = []
+    used = 0
+    for pair in pairs:
+        tokens = max(len(pair[0]), len(pair[1])) + 1
+        if batch and used + tokens > budget:
+            yield batch
+            batch, used = [], 0
+        batch.append(pair)
+        used += tokens
+    if batch:
+        yield batch
+
+
+def _joined(sentences: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
+    """Sentences in one row, each with its eos; and their lengths."""
+    ids = np.concatenate([[*sentence, EOS_ID] for sentence in sentences]).astype(np.int64)
+    return ids, np.array([len(sentence) + 1 for sentence in sentences], dtype=np.int64)
+
+
+def _mean_log_probs(logits: Sequence[Tensor]) -> Tensor:
+    """log of the mean of the models' probabilities, in float32 at least."""
+    dtype = torch.promote_types(logits[0].dtype, torch.float32)
+    log_probs = [each.log_softmax(dim=-1, dtype=dtype) for each in logits]
+    return log_probs[0] if len(log_probs) == 1 else torch.stack(log_probs).logsumexp(0) - math.log(len(log_probs))
+
+
+def _rule(options: SearchOptions) -> Rule:
+    if options.sampling is None:
+        narrow = options.beam_size == 1
+        return (
+            greedy_rule(alpha=options.alpha) if narrow else BeamRule(options.beam_size, options.alpha, options.n_best)
+        )
+    how = options.sampling
+    return SampleRule(options.n_best, how.temperature, how.top_k, how.top_p, how.seed, options.alpha)
+
+
+class _States:
+    """The states of all models of an ensemble, which move together."""
+
+    def __init__(self, decoders: Sequence[Decoder], num_slots: int, num_beams: int) -> None:
+        self.states: list[State] = [decoder.empty(num_slots, num_beams) for decoder in decoders]
+
+    def step(self, ids_R: Tensor) -> Tensor:
+        """Logits of one model; of several, the logarithm of their mean probabilities."""
+        logits = [state.decoder.step(ids_R, state) for state in self.states]
+        return logits[0] if len(logits) == 1 else _mean_log_probs(logits)
+
+    def select(self, parents_NW: Tensor) -> None:
+        """Go on from these parents."""
+        for state in self.states:
+            state.select(parents_NW)
+
+    def admit(self, memories: Sequence[Memory], slots: Sequence[int], longest: int) -> None:
+        """New sentences in these slots."""
+        for state, memory in zip(self.states, memories, strict=True):
+            state.admit(memory, slots, longest=longest)
+
+    def rest(self, slots: Sequence[int]) -> None:
+        """Nobody is in these slots."""
+        for state in self.states:
+            state.rest(slots)
+
+    def keep(self, slots: Sequence[int]) -> None:
+        """Go on with these slots only."""
+        for state in self.states:
+            state.keep(slots)
+
+
+class _Run:
+    """Sentences of like length on their way through the slots."""
+
+    def __init__(self, engine: TorchEngine, waiting: deque[tuple[int, Request]], options: SearchOptions) -> None:
+        self.engine, self.waiting, self.options, self.rule = engine, waiting, options, _rule(options)
+        limits = [engine.max_length(request, options) for _, request in waiting]
+        width, longest = self.rule.width, len(waiting[0][1].source_ids) + 1
+        rows = min(MAX_ROWS, engine.batch_tokens // longest)
+        num_slots = min(len(waiting), max(1, rows // width))
+        self.states = _States(engine.decoders, num_slots, width)
+        weight = engine.models[0].embedding.weight_VD
+        self.like = weight.new_empty(0, dtype=torch.promote_types(weight.dtype, torch.float32))
+        self.beams = new_beams(self.rule, [0] * num_slots, like=self.like)
+        self.check_steps = 1 if engine.device.type == "cpu" else CHECK_STEPS
+        self.history = History(max(limits) + self.check_steps)
+        self.tenants: list[int | None] = [None] * num_slots  # whose request is in a slot
+        self.births = [0] * num_slots
+        self.ids_R = torch.zeros(num_slots * width, dtype=torch.int64, device=engine.device)
+
+    @torch.inference_mode()
+    def results(self) -> Iterator[tuple[int, list[Hypothesis]]]:
+        """The number of a request and its hypotheses, as they are found."""
+        while self.waiting or any(tenant is not None for tenant in self.tenants):
+            self._refill()
+            self._step()
+            if self.history.now % self.check_steps == 0 and (slots := self._done()):
+                yield from self._leave(slots)
+
+    def _refill(self) -> None:
+        free = [slot for slot, tenant in enumerate(self.tenants) if tenant is None]
+        if self.waiting and 4 * len(free) >= len(self.tenants):
+            self._admit(free[: len(self.waiting)])
+        elif not self.waiting and 2 * len(free) >= len(self.tenants):
+            self._keep([slot for slot, tenant in enumerate(self.tenants) if tenant is not None])
+
+    def _admit(self, slots: list[int]) -> None:
+        numbers, requests = zip(*[self.waiting.popleft() for _ in slots], strict=True)
+        memories, longest = self.engine.encode([request.source_ids for request in requests])
+        self.states.admit(memories, slots, longest)
+        newcomers = new_beams(
+            self.rule,
+            [self.engine.max_length(request, self.options) for request in requests],
+            prefixes=[request.prefix_ids for request in requests],
+            indices=numbers,
+            like=self.like,
+        )
+        self.beams = self.beams.admit(slots, newcomers)
+        for slot, number in zip(slots, numbers, strict=True):
+            self.tenants[slot], self.births[slot] = number, self.history.now
+
+    def _keep(self, slots: list[int]) -> None:
+        self.states.keep(slots)
+        self.beams = self.beams.keep(slots)
+        self.history.keep(slots)
+        self.ids_R = self.ids_R.unflatten(0, (-1, self.rule.width))[slots].flatten()
+        self.tenants = [self.tenants[slot] for slot in slots]
+        self.births = [self.births[slot] for slot in slots]
+
+    def _step(self) -> None:
+        step: BeamStep
+        self.beams, step = self.rule.advance(self.beams, self.states.step(self.ids_R))
+        self.history.record(step)
+        self.states.select(step.parents_NW)
+        self.ids_R = step.tokens_NW.flatten()
+
+    def _done(self) -> list[int]:
+        done = self.beams.done_N.tolist()
+        return [slot for slot, tenant in enumerate(self.tenants) if tenant is not None and done[slot]]
+
+    def _leave(self, slots: list[int]) -> Iterator[tuple[int, list[Hypothesis]]]:
+        found = self.history.hypotheses(slots, [self.births[slot] for slot in slots], self.rule)
+        self.states.rest(slots)
+        for slot, hypotheses in zip(slots, found, strict=True):
+            number, self.tenants[slot] = self.tenants[slot], None
+            assert number is not None
+            yield number, hypotheses
