@@ -1,0 +1,269 @@
+"""The whole road: a run that is killed, resumed, shared by several processes or fine-tuned is the run it should be."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from heedful.checkpoint import checkpoint_steps, find_model, load_tensors
+from heedful.config import Layer
+from heedful.errors import CheckpointError, ConfigError
+from heedful.pipeline import Order, Outcome, run_training
+from heedful.training import Record, StepRecord, ValidationRecord
+
+MODEL: Layer = {"model": {"d_model": 16, "d_ff": 32, "num_layers": 1, "num_heads": 2}}
+TRAIN: Layer = {
+    "train": {"batch_tokens": 256, "warmup_steps": 20, "checkpoint_steps": 10, "validate_steps": 20, "steps": 40},
+    "data": {"max_length": 40},
+    "tokenizer": {"vocab_size": 288},
+}
+ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parent.parent)}
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy task: nonsense words in two orders."""
+    folder = tmp_path_factory.mktemp("text")
+    rng = random.Random(1)
+    words = [a + b for a in "bdgklm" for b in "aeio"]
+    lines = [[rng.choice(words) for _ in range(rng.randint(1, 7))] for _ in range(640)]
+    for name, part in {"train": lines[:600], "valid": lines[600:]}.items():
+        (folder / f"{name}.xx").write_text("".join(" ".join(line) + "\n" for line in part), encoding="utf-8")
+        (folder / f"{name}.yy").write_text("".join(" ".join(line[::-1]) + "\n" for line in part), encoding="utf-8")
+    return folder
+
+
+def files(text: Path, *, valid: bool = False) -> Layer:
+    data = {"source": [str(text / "train.xx")], "target": [str(text / "train.yy")]}
+    if valid:
+        data |= {"valid_source": [str(text / "valid.xx")], "valid_target": [str(text / "valid.yy")]}
+    return {"data": data}
+
+
+def start(run: Path, *layers: Layer, from_model: Path | None = None) -> tuple[Outcome, list[Record], list[str]]:
+    said: list[str] = []
+    records: list[Record] = []
+    order = Order(run, "tiny", (MODEL, TRAIN, *layers), from_model, "cpu")
+    outcome = run_training(order, say=said.append, on_record=lambda _, record: records.append(record))
+    return outcome, records, said
+
+
+def command(run: Path, text: Path, *more: str) -> list[str]:
+    settings = [f"{s}.{f}={v}" for layer in (MODEL, TRAIN) for s, fields in layer.items() for f, v in fields.items()]
+    arguments = ["-s", str(text / "train.xx"), "-t", str(text / "train.yy"), "-o", str(run), "--preset", "tiny"]
+    sets = [part for setting in settings for part in ("--set", setting)]
+    return [sys.executable, "-m", "heedful", "train", *arguments, "--device", "cpu", *sets, *more]
+
+
+def assert_same_weights(first: Path, second: Path, *, tolerance: float = 0.0) -> None:
+    one, other = (load_tensors(find_model(run).weights) for run in (first, second))
+    assert one.keys() == other.keys()
+    for name in one:
+        torch.testing.assert_close(one[name], other[name], atol=tolerance, rtol=tolerance)
+
+
+@pytest.fixture(scope="module")
+def unbroken(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of 40 steps that nothing disturbed."""
+    run = tmp_path_factory.mktemp("unbroken") / "run"
+    subprocess.run(command(run, text), env=ENVIRONMENT, check=True, capture_output=True)
+    return run
+
+
+def test_a_run_leaves_what_the_design_says(text: Path, tmp_path: Path) -> None:
+    outcome, records, said = start(tmp_path / "run", files(text, valid=True))
+    assert outcome.model == tmp_path / "run" / "model"
+    assert outcome.reason == "steps"
+    assert checkpoint_steps(outcome.run) == [10, 20, 30, 40]
+    lines = [json.loads(line) for line in (outcome.run / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines if line["kind"] == "step"] == [20, 40]
+    assert [line["step"] for line in lines if line["kind"] == "validation"] == [20, 40]
+    assert 'source_language = "xx"' in (outcome.run / "model" / "config.toml").read_text()
+    assert any("600 of 600 pairs" in line for line in said)
+    steps = [record for record in records if isinstance(record, StepRecord)]
+    assert steps[-1].perplexity < steps[0].perplexity
+    scores = [record.scores for record in records if isinstance(record, ValidationRecord)]
+    assert scores[-1].loss < scores[0].loss
+    assert scores[-1].bleu is not None
+
+
+def test_a_finished_run_that_is_started_again_does_nothing(text: Path, tmp_path: Path) -> None:
+    start(tmp_path / "run", files(text))
+    before = (tmp_path / "run" / "model" / "model.safetensors").stat().st_mtime_ns
+    outcome, records, _ = start(tmp_path / "run", files(text))
+    assert outcome.step == 40
+    assert not [record for record in records if isinstance(record, StepRecord)]
+    assert (tmp_path / "run" / "model" / "model.safetensors").stat().st_mtime_ns >= before
+
+
+def test_more_steps_go_on_and_give_what_they_would_have_given_at_once(text: Path, tmp_path: Path) -> None:
+    start(tmp_path / "once", files(text))
+    start(tmp_path / "twice", files(text), {"train": {"steps": 23}})
+    _, _, said = start(tmp_path / "twice", files(text), {"train": {"steps": 40}})
+    assert "changed since the last start: train.steps = 40 (was 23)" in said
+    assert_same_weights(tmp_path / "once", tmp_path / "twice")
+    once, twice = ((tmp_path / name / "metrics.jsonl").read_text().splitlines() for name in ("once", "twice"))
+    assert json.loads(once[-1])["step"] == json.loads(twice[-1])["step"] == 40
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_run_killed_at_any_moment_ends_with_the_same_bits(
+    text: Path, tmp_path: Path, unbroken: Path, seed: int
+) -> None:
+    rng, run = random.Random(seed), tmp_path / "run"
+    for _ in range(3):
+        with subprocess.Popen(command(run, text), env=ENVIRONMENT, stderr=subprocess.DEVNULL) as process:
+            started = time.monotonic()
+            while not (run / "checkpoints").exists() and time.monotonic() - started < 60 and process.poll() is None:
+                time.sleep(0.01)
+            time.sleep(rng.uniform(0, 0.4))
+            process.send_signal(signal.SIGKILL)
+    subprocess.run(command(run, text), env=ENVIRONMENT, check=True, capture_output=True)
+    assert_same_weights(run, unbroken)
+
+
+CRASHES = {
+    "while a file is written": ("_write_file", "calls == 5"),
+    "before the folder is renamed": ("_replace_folder", "calls == 2"),
+    "while old checkpoints are pruned": ("prune_checkpoints", "calls == 3"),
+}
+
+
+@pytest.mark.parametrize("moment", CRASHES)
+def test_a_run_killed_in_the_middle_of_a_checkpoint_ends_with_the_same_bits(
+    text: Path, tmp_path: Path, unbroken: Path, moment: str
+) -> None:
+    name, when = CRASHES[moment]
+    run = tmp_path / "run"
+    code = f"""
+import os, sys
+from heedful import checkpoint, training
+from heedful.cli import main
+calls, original = 0, checkpoint.{name}
+def crash(*args, **kwargs):
+    global calls
+    calls += 1
+    if {when}:
+        os._exit(9)
+    return original(*args, **kwargs)
+checkpoint.{name} = crash
+training.prune_checkpoints = checkpoint.prune_checkpoints
+main()
+"""
+    arguments = command(run, text)[3:]
+    died = subprocess.run([sys.executable, "-c", code, *arguments], env=ENVIRONMENT, check=False, capture_output=True)
+    assert died.returncode == 9, died.stderr
+    subprocess.run(command(run, text), env=ENVIRONMENT, check=True, capture_output=True)
+    assert_same_weights(run, unbroken)
+    assert not list(run.rglob(".*.writing"))
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_the_run_after_a_checkpoint(
+    text: Path, tmp_path: Path, unbroken: Path, number: signal.Signals, code: int
+) -> None:
+    run = tmp_path / "run"
+    long = command(run, text, "--steps", "100000")
+    with subprocess.Popen(long, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True) as process:
+        while not (run / "checkpoints" / "step-00000010").exists():
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.send_signal(number)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == code
+    assert "the same command goes on from here" in errors
+    assert "Traceback" not in errors
+    last = checkpoint_steps(run)[-1]
+    assert f"stopped at step {last:,}" in errors
+
+
+def test_one_two_and_four_processes_agree(text: Path, tmp_path: Path) -> None:
+    """Forty steps at the peak learning rate, in float64, with unequal token counts."""
+    for nproc in (1, 2, 4):
+        more = ["--nproc", str(nproc), "--precision", "fp64", "--set", "train.micro_batches=4"]
+        subprocess.run(
+            command(tmp_path / str(nproc), text, *more, "--set", "train.warmup_steps=40"),
+            env=ENVIRONMENT,
+            check=True,
+            capture_output=True,
+        )
+    assert_same_weights(tmp_path / "1", tmp_path / "2", tolerance=1e-9)
+    assert_same_weights(tmp_path / "1", tmp_path / "4", tolerance=1e-9)
+
+
+def test_micro_batches_must_divide_among_the_processes(text: Path, tmp_path: Path) -> None:
+    refused = subprocess.run(
+        command(tmp_path / "run", text, "--nproc", "2"), env=ENVIRONMENT, check=False, capture_output=True, text=True
+    )
+    assert refused.returncode == 2
+    assert "train.micro_batches = 1 is not a multiple of the 2 processes; set it to 2" in refused.stderr
+
+
+def test_fine_tuning_starts_from_the_other_models_weights(text: Path, tmp_path: Path) -> None:
+    first, _, _ = start(tmp_path / "first", files(text))
+    assert first.model is not None
+    quiet: Layer = {"train": {"learning_rate_factor": 1e-6, "steps": 1}}
+    order = Order(tmp_path / "second", None, (TRAIN, files(text), quiet), first.model, "cpu")
+    run_training(order, say=lambda _: None, on_record=lambda *_: None)
+    assert_same_weights(first.model, tmp_path / "second", tolerance=1e-4)
+    assert (tmp_path / "second" / "tokenizer.model").read_bytes() == (first.model / "tokenizer.model").read_bytes()
+
+
+def test_patience_ends_a_run_that_no_longer_improves(text: Path, tmp_path: Path) -> None:
+    wild: Layer = {"train": {"learning_rate_factor": 1e4, "patience": 2, "validate_steps": 2}}
+    outcome, records, _ = start(tmp_path / "run", files(text, valid=True), wild)
+    validations = [record for record in records if isinstance(record, ValidationRecord)]
+    best = min(range(len(validations)), key=lambda n: validations[n].scores.loss)
+    assert outcome.reason == "patience"
+    assert outcome.model is not None
+    assert len(validations) == best + 3
+
+
+def test_changed_text_is_refused_and_nothing_is_overwritten(text: Path, tmp_path: Path) -> None:
+    start(tmp_path / "run", files(text), {"train": {"steps": 10}})
+    ids = (tmp_path / "run" / "data" / "train" / "source.ids").read_bytes()
+    other = tmp_path / "other.xx"
+    other.write_text((text / "train.xx").read_text().replace("ba", "bo"))
+    with pytest.raises(CheckpointError, match="not what this run began with"):
+        start(tmp_path / "run", files(text), {"data": {"source": [str(other)]}, "train": {"steps": 20}})
+    assert (tmp_path / "run" / "data" / "train" / "source.ids").read_bytes() == ids
+
+
+def test_a_run_goes_on_without_its_text(text: Path, tmp_path: Path) -> None:
+    copies = {name: tmp_path / name for name in ("a.xx", "a.yy")}
+    for (_, copy), original in zip(copies.items(), ("train.xx", "train.yy"), strict=True):
+        copy.write_bytes((text / original).read_bytes())
+    data: Layer = {"data": {"source": [str(copies["a.xx"])], "target": [str(copies["a.yy"])]}}
+    start(tmp_path / "run", data, {"train": {"steps": 10}})
+    for copy in copies.values():
+        copy.unlink()
+    outcome, _, _ = start(tmp_path / "run", data, {"train": {"steps": 20}})
+    assert outcome.step == 20
+
+
+def test_a_run_without_text_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"data\.source"):
+        start(tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_vocabulary_that_the_text_cannot_fill_is_refused_when_it_was_asked_for(text: Path, tmp_path: Path) -> None:
+    with pytest.raises(Exception, match=r"tokenizer\.vocab_size = 8000: the text can fill at most \d+"):
+        start(tmp_path / "run", files(text), {"tokenizer": {"vocab_size": 8000}})
+
+
+def test_a_presets_vocabulary_shrinks_to_what_the_text_fills(text: Path, tmp_path: Path) -> None:
+    training: Layer = {"train": TRAIN["train"] | {"steps": 1}, "data": TRAIN["data"]}
+    said: list[str] = []
+    order = Order(tmp_path / "run", "tiny", (MODEL, training, files(text)), None, "cpu")
+    run_training(order, say=said.append, on_record=lambda *_: None)
+    assert any("not the preset's 1,600" in line for line in said)
