@@ -14,7 +14,7 @@ from heedful.errors import ConfigError
 from heedful.grammar.english import english
 from heedful.grammar.german import german
 from heedful.grammar.korean import korean
-from heedful.grammar.links import Link, links
+from heedful.grammar.links import Link, links, relations_of
 from heedful.grammar.pronouns import PronounCase, pronoun_sentences, wrong_pronoun
 from heedful.grammar.reserved import is_held_out
 from heedful.grammar.sampling import sentences
@@ -124,7 +124,8 @@ def example(written: Written, target_language: str) -> Example:
     """A written sentence with its translation."""
     sentence, source, line = written
     target = WRITERS[target_language](sentence)
-    return Example(line, text(target), alignment(source, target), links(sentence, source), links(sentence, target))
+    relations = relations_of(sentence)
+    return Example(line, text(target), alignment(source, target), links(relations, source), links(relations, target))
 
 
 def pronoun_cases(source_language: str, target_language: str, *, seed: int) -> list[PronounCase]:
@@ -144,4 +145,4 @@ def pronoun_cases(source_language: str, target_language: str, *, seed: int) -> l
 def _pronoun_case(sentence: Sentence, write_source: Callable[[Sentence], list[Word]]) -> PronounCase:
     source = write_source(sentence)
     right, wrong = text(german(sentence)), text(german(wrong_pronoun(sentence)))
-    return PronounCase(text(source), right, wrong, links(sentence, source))
+    return PronounCase(text(source), right, wrong, links(relations_of(sentence), source))

@@ -5,8 +5,9 @@ word of the dependent to the last word of the head ("rief" of "rief … an", "To
 has no such word, like Korean for a dropped pronoun, has no such link.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple
 
 from heedful.grammar.trees import (
@@ -52,22 +53,6 @@ class Link:
     head: int
 
 
-def links(sentence: Sentence, words: Sequence[Word]) -> tuple[Link, ...]:
-    """The links of a sentence among the words of one language, in the order of the words."""
-    first: dict[int, int] = {}
-    last: dict[int, int] = {}
-    for i, word in enumerate(words):
-        for node in word.nodes:
-            first.setdefault(node, i)
-            last[node] = i
-    found = [
-        Link(kind, first[node], last[head])
-        for kind, node, head in relations(sentence)
-        if node in first and head in last
-    ]
-    return tuple(sorted(found, key=lambda link: (link.word, link.head, link.kind)))
-
-
 class Relation(NamedTuple):
     """A link before it is looked up in a language: from the first word of a node to the last word of another."""
 
@@ -76,7 +61,25 @@ class Relation(NamedTuple):
     head: int
 
 
-def relations(sentence: Sentence) -> list[Relation]:
+def links(relations: Iterable[Relation], words: Sequence[Word]) -> tuple[Link, ...]:
+    """The relations of a sentence among its words in one language, in the order of the words."""
+    first: dict[int, int] = {}
+    last: dict[int, int] = {}
+    for i, word in enumerate(words):
+        for node in word.nodes:
+            first.setdefault(node, i)
+            last[node] = i
+    found = [_link(kind, first[node], last[head]) for kind, node, head in relations if node in first and head in last]
+    return tuple(sorted(found, key=lambda link: (link.word, link.head, link.kind)))
+
+
+@cache
+def _link(kind: str, word: int, head: int) -> Link:
+    """One object for equal links, of which a corpus has few."""
+    return Link(kind, word, head)
+
+
+def relations_of(sentence: Sentence) -> list[Relation]:
     """Which adjective, verb and pronoun belongs to which noun, in any language."""
     found = _clause_relations(sentence.main, ROOT)
     for clause in (sentence.reason, sentence.claim):

@@ -13,6 +13,7 @@ This module knows no language, no concept and no kind of tree.
 """
 
 from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import NamedTuple
 
 # Parts of a clause. Every part is one hexadecimal digit of a path.
@@ -56,4 +57,10 @@ def alignment(source: Sequence[Word], target: Sequence[Word]) -> tuple[tuple[int
         for node in word.nodes:
             places.setdefault(node, []).append(j)
     pairs = {(i, j) for i, word in enumerate(source) for node in word.nodes for j in places.get(node, ())}
-    return tuple(sorted(pairs))
+    return tuple(map(_shared, sorted(pairs)))
+
+
+@cache
+def _shared(pair: tuple[int, int]) -> tuple[int, int]:
+    """One object for equal pairs: a corpus has millions of pairs, and few hundred different ones."""
+    return pair
