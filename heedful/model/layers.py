@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 from heedful.config import ModelConfig
 from heedful.model.attention import MultiHeadAttention
+from heedful.model.dropout import Dropout
 from heedful.model.feed_forward import FeedForward
 from heedful.packed import Layout
 
@@ -18,11 +19,20 @@ class AddAndNorm(nn.Module):
     def __init__(self, d_model: int, dropout: float) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(d_model, eps=LAYER_NORM_EPS)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, x_TD: Tensor, sublayer_TD: Tensor) -> Tensor:
+        if self.dropout.seed_1 is not None:
+            return self._fused(x_TD, sublayer_TD)
         normed_TD: Tensor = self.norm(x_TD + self.dropout(sublayer_TD))
         return normed_TD
+
+    def _fused(self, x_TD: Tensor, sublayer_TD: Tensor) -> Tensor:
+        from heedful.model.kernels.add_norm import add_norm  # needs Triton, which is not everywhere
+
+        dropout = self.dropout.p if self.training else 0.0
+        scale_D, shift_D, seed_1 = self.norm.weight, self.norm.bias, self.dropout.seed_1
+        return add_norm(x_TD, sublayer_TD, scale_D, shift_D, seed_1=seed_1, dropout=dropout, eps=self.norm.eps)
 
 
 def _attention(config: ModelConfig) -> MultiHeadAttention:

@@ -107,7 +107,7 @@ def _backward_whole(
     SCALE: tl.constexpr, UNSCALED: tl.constexpr, ACCUMULATE: tl.constexpr, PRECISION: tl.constexpr,
     D_K: tl.constexpr, D_V: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_V: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
-    """dQ, dK and dV of a tile of whole sentences. Scores are keys × queries, so that two products need no transpose."""
+    """dQ, dK and dV of a tile of whole sentences."""
     head, tile = tl.program_id(0), tl.program_id(1) + tl.load(num_long_ptr)
     if tile >= num_tiles:
         return
@@ -124,20 +124,20 @@ def _backward_whole(
     value = _load_rows(value_ptr, key_begin, key_end, value_stride, head, D_V, BLOCK_V, ROWS)
     grad = _load_rows(grad_ptr, query_begin, query_end, grad_stride, head, D_V, BLOCK_V, ROWS)
 
-    score = tl.dot(key, tl.trans(query), input_precision=PRECISION) * SCALE
+    score = tl.dot(query, tl.trans(key), input_precision=PRECISION) * SCALE
     column = key_begin + tl.arange(0, ROWS)
-    visible = (column[:, None] >= first_key[None, :]) & (column[:, None] < end_key[None, :])
-    weight = tl.where(visible, tl.exp2(score - lse[None, :]), 0.0)
-    grad_weight = tl.dot(value, tl.trans(grad), input_precision=PRECISION)
-    grad_value = tl.dot(weight.to(grad.dtype), grad, input_precision=PRECISION)
+    visible = (column[None, :] >= first_key[:, None]) & (column[None, :] < end_key[:, None])
+    weight = tl.where(visible, tl.exp2(score - lse[:, None]), 0.0)
+    grad_value = tl.dot(tl.trans(weight.to(grad.dtype)), grad, input_precision=PRECISION)
     _store_rows(grad_value_ptr, grad_value, key_begin, key_end, grad_value_stride, head, D_V, BLOCK_V, ROWS)
+    grad_weight = tl.dot(grad, tl.trans(value), input_precision=PRECISION)
     # All keys of a query are in this tile, so the sum over them needs no output of the forward pass.
-    along = tl.sum(weight * grad_weight, axis=0)
-    grad_score = (weight * (grad_weight - along[None, :]) * UNSCALED).to(query.dtype)
-    grad_key = tl.dot(grad_score, query, input_precision=PRECISION)
-    _store_rows(grad_key_ptr, grad_key, key_begin, key_end, grad_key_stride, head, D_K, BLOCK_K, ROWS)
-    grad_query = tl.dot(tl.trans(grad_score), key, input_precision=PRECISION)
+    along = tl.sum(weight * grad_weight, axis=1)
+    grad_score = (weight * (grad_weight - along[:, None]) * UNSCALED).to(query.dtype)
+    grad_query = tl.dot(grad_score, key, input_precision=PRECISION)
     _store_rows(grad_query_ptr, grad_query, query_begin, query_end, grad_query_stride, head, D_K, BLOCK_K, ROWS)
+    grad_key = tl.dot(tl.trans(grad_score), query, input_precision=PRECISION)
+    _store_rows(grad_key_ptr, grad_key, key_begin, key_end, grad_key_stride, head, D_K, BLOCK_K, ROWS)
 
 
 @triton.jit
@@ -193,13 +193,13 @@ def _backward_long(
             grad = _load_rows(grad_ptr, begin, query_end, grad_stride, head, D_V, BLOCK_V, ROWS)
             output = _load_rows(output_ptr, begin, query_end, output_stride, head, D_V, BLOCK_V, ROWS)
             along = tl.sum(output.to(ACCUMULATE) * grad.to(ACCUMULATE), axis=1)
-            score = tl.dot(key, tl.trans(query), input_precision=PRECISION) * SCALE
-            visible = (column[:, None] >= first_key[None, :]) & (column[:, None] < end_key[None, :])
-            weight = tl.where(visible, tl.exp2(score - lse[None, :]), 0.0)
-            grad_value += tl.dot(weight.to(grad.dtype), grad, input_precision=PRECISION)
-            grad_weight = tl.dot(value, tl.trans(grad), input_precision=PRECISION)
-            grad_score = weight * (grad_weight - along[None, :]) * UNSCALED
-            grad_key += tl.dot(grad_score.to(query.dtype), query, input_precision=PRECISION)
+            score = tl.dot(query, tl.trans(key), input_precision=PRECISION) * SCALE
+            visible = (column[None, :] >= first_key[:, None]) & (column[None, :] < end_key[:, None])
+            weight = tl.where(visible, tl.exp2(score - lse[:, None]), 0.0)
+            grad_value += tl.dot(tl.trans(weight.to(grad.dtype)), grad, input_precision=PRECISION)
+            grad_weight = tl.dot(grad, tl.trans(value), input_precision=PRECISION)
+            grad_score = weight * (grad_weight - along[:, None]) * UNSCALED
+            grad_key += tl.dot(tl.trans(grad_score.to(query.dtype)), query, input_precision=PRECISION)
         _store_rows(grad_key_ptr, grad_key, key_begin, key_end, grad_key_stride, head, D_K, BLOCK_K, ROWS)
         _store_rows(grad_value_ptr, grad_value, key_begin, key_end, grad_value_stride, head, D_V, BLOCK_V, ROWS)
 
