@@ -1,6 +1,70 @@
 """heedful: the system of "Attention Is All You Need", from two text files to a translator.
 
+    heedful.train(source, target, output)           two text files → a run folder with a model in it
+    heedful.Translator.load(path).translate(texts)  text → text
+    heedful.evaluate(hypotheses, references)        BLEU, chrF, TER with signatures
+
 Names are imported when they are first used (PEP 562), so that `heedful --help` does not wait for torch.
 """
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from heedful.api import train
+    from heedful.engines import Sampling, SearchOptions
+    from heedful.errors import (
+        CheckpointError,
+        ConfigError,
+        DataError,
+        DeviceError,
+        HeedfulError,
+        TrainingError,
+    )
+    from heedful.evaluation import Report, evaluate, evaluate_files, evaluate_model
+    from heedful.pipeline import Outcome
+    from heedful.translation import Translation, Translator
+
 __version__ = "0.1.0"
+
+__all__ = [
+    "CheckpointError",
+    "ConfigError",
+    "DataError",
+    "DeviceError",
+    "HeedfulError",
+    "Outcome",
+    "Report",
+    "Sampling",
+    "SearchOptions",
+    "TrainingError",
+    "Translation",
+    "Translator",
+    "__version__",
+    "evaluate",
+    "evaluate_files",
+    "evaluate_model",
+    "train",
+]
+
+_HOME = {
+    "api": ("train",),
+    "engines": ("Sampling", "SearchOptions"),
+    "errors": ("CheckpointError", "ConfigError", "DataError", "DeviceError", "HeedfulError", "TrainingError"),
+    "evaluation": ("Report", "evaluate", "evaluate_files", "evaluate_model"),
+    "pipeline": ("Outcome",),
+    "translation": ("Translation", "Translator"),
+}
+_MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'heedful' has no attribute {name!r}")
+    return getattr(import_module(f"heedful.{_MODULE_OF[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -9,7 +9,7 @@ import codecs
 import hashlib
 import re
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from gzip import GzipFile
 from io import BufferedReader
@@ -54,10 +54,15 @@ def read_lines(path: Path) -> Iterator[str]:
     """The lines of a plain, .gz or .xz file in UTF-8, without their line ends."""
     try:
         with _open(path) as file:
-            for number, raw in enumerate(file, start=1):
-                yield _decode(raw if number > 1 else raw.removeprefix(codecs.BOM_UTF8), path, number)
+            yield from decode_lines(file, str(path))
     except _UNREADABLE as error:
         raise _unreadable(path, error) from error
+
+
+def decode_lines(raw_lines: Iterable[bytes], name: str) -> Iterator[str]:
+    """Lines as they were read → text without line ends and byte order mark; `name` is for error messages."""
+    for number, raw in enumerate(raw_lines, start=1):
+        yield _decode(raw if number > 1 else raw.removeprefix(codecs.BOM_UTF8), name, number)
 
 
 def language_of(path: Path) -> str | None:
@@ -124,12 +129,12 @@ def _open(path: Path) -> IO[bytes]:
             return path.open("rb")
 
 
-def _decode(raw: bytes, path: Path, number: int) -> str:
+def _decode(raw: bytes, name: str, number: int) -> str:
     try:
         return raw.removesuffix(b"\n").removesuffix(b"\r").decode()
     except UnicodeDecodeError as error:
         wrong = f"byte 0x{raw[error.start]:02x} at position {error.start + 1} of the line"
-        raise DataError(f"{path}:{number}: not valid UTF-8 ({wrong}); convert the file to UTF-8") from error
+        raise DataError(f"{name}:{number}: not valid UTF-8 ({wrong}); convert the file to UTF-8") from error
 
 
 def _digest(path: Path) -> str:

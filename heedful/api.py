@@ -1,0 +1,54 @@
+"""`heedful.train`: the command `heedful train` as a function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from heedful.config import Layer, read_toml
+from heedful.errors import ConfigError
+from heedful.pipeline import Order, Outcome, run_training
+from heedful.training import Record
+
+Paths: TypeAlias = str | PathLike[str] | Sequence[str | PathLike[str]]
+
+
+def train(
+    source: Paths,
+    target: Paths,
+    output: str | PathLike[str],
+    *,
+    valid_source: Paths = (),
+    valid_target: Paths = (),
+    preset: str | None = None,
+    recipe: str | PathLike[str] | None = None,
+    settings: Mapping[str, Any] | None = None,
+    device: str = "auto",
+    from_model: str | PathLike[str] | None = None,
+    on_record: Callable[[Record], None] | None = None,
+    say: Callable[[str], None] | None = None,
+) -> Outcome:
+    """Train a translator from aligned text files into the run folder `output`, or go on with that run.
+
+    `settings` are named as in a recipe: `{"train.steps": 500, "model.dropout": 0.3}`. `on_record` is called with what
+    happens (steps, validations, checkpoints), `say` with what the command would tell its user. Nothing is printed.
+    """
+    name, layer = read_toml(Path(recipe)) if recipe else (None, {})
+    files = {"source": source, "target": target, "valid_source": valid_source, "valid_target": valid_target}
+    data: Layer = {"data": {field: _names(paths) for field, paths in files.items() if _names(paths)}}
+    layers = (layer, data, *(_setting(key, value) for key, value in (settings or {}).items()))
+    order = Order(Path(output), preset or name, layers, Path(from_model) if from_model else None, device)
+    return run_training(order, say=say or (lambda _: None), on_record=lambda _, r: on_record(r) if on_record else None)
+
+
+def _names(paths: Paths) -> list[str]:
+    return [str(paths)] if isinstance(paths, str | PathLike) else [str(path) for path in paths]
+
+
+def _setting(name: str, value: Any) -> Layer:
+    section, dot, field = name.partition(".")
+    if not dot:
+        raise ConfigError(f"settings[{name!r}]: a setting is named section.field, such as train.steps")
+    return {section: {field: list(value) if isinstance(value, tuple) else value}}
