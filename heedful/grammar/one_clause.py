@@ -35,8 +35,8 @@ from heedful.grammar.lexicon import (
 )
 from heedful.grammar.phrases import (
     ANIMALS,
-    COLOURS,
     FITTED,
+    FITTING,
     OBJECTS,
     PEOPLE,
     PREDICATES,
@@ -76,11 +76,15 @@ _PERFECTS: tuple[Tense, ...] = ("already", "yet", "never")
 _MODALS: tuple[Tense, ...] = ("can", "must", "want")
 _TENSES: tuple[Literal["past", "present"], ...] = ("past", "present")
 _DEGREES: dict[str, tuple[Degree, ...]] = {"": ("",), "very": ("", "very"), "very too": ("", "very", "too")}
+_PERSONAL: tuple[Tense, ...] = ("past", "past", "will", "can", "must")
+_PERSONAL_STATIVE: tuple[Tense, ...] = ("present", "present", "past")
 _PERSONS: tuple[Person, ...] = ("I", "you", "he", "she", "we", "they")
 # "them" is missing: German could not tell it from "her".
 _ADDRESSED: tuple[Person, ...] = ("I", "you", "he", "she", "we")
 _OVERLAPPING = (("I", "we"), ("we", "I"), ("you", "we"), ("we", "you"))
 _COMPARABLE = tuple(adjective for adjective in ADJECTIVES if adjective.comparatives)
+# Beside a comparative, only adjectives that have none: nothing is big and bigger, or big and smaller.
+_INCOMPARABLE = {noun: tuple(a for a in FITTING[noun] if not a.comparatives) for noun in NOUNS}
 _KINDS = tuple(noun for noun in ANIMALS if noun.name not in ("animal", "creature"))
 _POINTED_AT = tuple(noun for noun in NOUNS if noun.counter and noun.tags[0] != "people")
 
@@ -178,7 +182,7 @@ def giving(rng: random.Random) -> Sentence:
     """Like "The man gave the child a book"."""
     verb = pick(rng, GIVING)
     subject, object_ = subject_and_object(rng, verb)
-    recipient = definite(rng, other(rng, PEOPLE, subject))
+    recipient = known(rng, other(rng, PEOPLE, subject))
     time = _time(rng, "past", 0.2)
     if chance(rng, 0.2):
         given = _deniable(rng, verb, object_)
@@ -241,14 +245,25 @@ def two_together(rng: random.Random) -> Sentence:
 
 
 def between_persons(rng: random.Random) -> Sentence:
-    """Like "I love you", "You love me", "She will call us", "Did he see the cat?"."""
+    """Like "I love you", "You love me", "Tomorrow she will call us"."""
     verb = VERB_NAMED[pick(rng, RECIPROCAL)]
     subject, object_ = _persons(rng)
-    phrase = known(rng, pick(rng, OBJECTS[verb])) if chance(rng, 0.5) else object_
-    tense: Tense = pick(rng, ("present", "present", "past") if verb.name in STATIVE else ("past", "will"))
-    question = tense != "will" and subject.person not in ("I", "we") and chance(rng, 0.3)
-    negated = not question and chance(rng, 0.25)
-    return Sentence(Action(subject, verb, phrase, tense=tense, negated=negated), question=question)
+    phrase = known(rng, pick(rng, OBJECTS[verb])) if chance(rng, 0.6) else object_
+    tense = pick(rng, _PERSONAL_STATIVE if verb.name in STATIVE else _PERSONAL)
+    negated = tense != "must" and chance(rng, 0.25)
+    time = _time(rng, tense, 0.4) if tense in ("past", "will") and verb.name not in STATIVE else None
+    return Sentence(Action(subject, verb, phrase, tense=tense, negated=negated), time)
+
+
+def question_between_persons(rng: random.Random) -> Sentence:
+    """Like "Do you love me?", "Did he see the cat?"; nobody asks what I or we do."""
+    verb = VERB_NAMED[pick(rng, RECIPROCAL)]
+    subject, object_ = _persons(rng)
+    if subject.person in ("I", "we"):
+        return question_between_persons(rng)
+    phrase = known(rng, pick(rng, OBJECTS[verb])) if chance(rng, 0.6) else object_
+    tense: Tense = "present" if verb.name in STATIVE and chance(rng, 0.7) else "past"
+    return Sentence(Action(subject, verb, phrase, tense=tense), question=True)
 
 
 def _persons(rng: random.Random) -> tuple[Pronoun, Pronoun]:
@@ -315,8 +330,7 @@ def comparison(rng: random.Random) -> Sentence:
         return comparison(rng)
     if _contradicts(adjective, first, second):
         first, second = second, first
-    subject = NounPhrase(first, adjectives(rng, first, COLOURS[first]))
-    than = NounPhrase(second, adjectives(rng, second, COLOURS[second]))
+    subject, than = (NounPhrase(noun, adjectives(rng, noun, _INCOMPARABLE[noun])) for noun in (first, second))
     return Sentence(Description(subject, adjective, than=than, tense=pick(rng, _TENSES)))
 
 

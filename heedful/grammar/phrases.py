@@ -54,10 +54,10 @@ def subject_and_object(rng: random.Random, verb: Verb) -> tuple[Noun, Noun]:
 def adjectives(rng: random.Random, noun: Noun, options: Sequence[Adjective]) -> tuple[Adjective, ...]:
     """None, one, or a quality before a colour ("fluffy blue")."""
     roll = rng.random()
-    if roll > 0.55 or not options:
+    if roll > 0.6 or not options:
         return ()
     first = pick(rng, options)
-    if roll < 0.1 and first.kind != "colour" and COLOURS[noun]:
+    if roll < 0.14 and first.kind != "colour" and COLOURS[noun]:
         return first, pick(rng, COLOURS[noun])
     return (first,)
 
