@@ -1,0 +1,309 @@
+"""Text → sentences → ids → hypotheses → text.
+
+A line is translated as a whole, whatever sentences it holds, unless it has more pieces than the model's training text
+had (`data.max_length`): then it is split at the ends of its sentences, failing that between words, failing that
+anywhere, and the translations are joined again. A blank line gives an empty one and asks no model. What comes out never
+holds a line break. Lines stream through: order is kept, and no more than the engine's window is in memory.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, repeat, zip_longest
+from pathlib import Path
+from typing import Any, Self
+
+from heedful.checkpoint import LoadedModel, load_model
+from heedful.config import Config
+from heedful.device import choose_device
+from heedful.engines import Engine, Request, SearchOptions
+from heedful.engines.torch_engine import TorchEngine
+from heedful.errors import ConfigError, DataError
+from heedful.search import Hypothesis
+from heedful.tokenizer import Tokenizer
+
+ENGINES = ("auto", "torch")
+WITHOUT_SPACES = {"ja", "km", "lo", "my", "th", "yue", "zh"}  # languages that put no space between words
+
+
+@dataclass(frozen=True, slots=True)
+class TextHypothesis:
+    """One translation of a line: its text, and the hypothesis of each part that the line was translated in.
+
+    The score and log-probability are the sums of the parts'. `pieces` and `token_log_probs` are equally long: the
+    `</s>` that ends a part is among them.
+    """
+
+    text: str
+    parts: tuple[Hypothesis, ...]
+    tokenizer: Tokenizer = field(repr=False, compare=False)
+
+    @property
+    def score(self) -> float:
+        """What hypotheses are ranked by."""
+        return sum(part.score for part in self.parts)
+
+    @property
+    def log_prob(self) -> float:
+        """The model's log-probability of all pieces."""
+        return sum(part.log_prob for part in self.parts)
+
+    @property
+    def ids(self) -> list[int]:
+        """Token ids, with the eos that ends each part."""
+        return [*chain.from_iterable((*part.ids, self.tokenizer.eos_id) for part in self.parts)]
+
+    @property
+    def pieces(self) -> list[str]:
+        """The ids as people read them."""
+        return self.tokenizer.pieces(self.ids)
+
+    @property
+    def token_log_probs(self) -> list[float]:
+        """The log-probability of each piece."""
+        return [*chain.from_iterable(part.token_log_probs for part in self.parts)]
+
+    def record(self) -> dict[str, Any]:
+        """What is written as JSON."""
+        return {
+            "text": self.text,
+            "score": self.score,
+            "log_prob": self.log_prob,
+            "tokens": self.pieces,
+            "token_log_probs": self.token_log_probs,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Translation:
+    """A line and its translations, best first; none for a blank line."""
+
+    source: str
+    text: str  # of the best one
+    hypotheses: tuple[TextHypothesis, ...]
+    num_parts: int  # more than 1: the line was too long and was split; 0: it is blank
+
+    def record(self) -> dict[str, Any]:
+        """What is written as one line of jsonl."""
+        hypotheses = [hypothesis.record() for hypothesis in self.hypotheses]
+        return {"source": self.source, "translation": self.text, "parts": self.num_parts, "hypotheses": hypotheses}
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredPair:
+    """A given translation, and the log-probability that the model gives to each of its pieces, `</s>` included."""
+
+    source: str
+    target: str
+    pieces: tuple[str, ...]
+    token_log_probs: tuple[float, ...]
+
+    @property
+    def log_prob(self) -> float:
+        """Of the whole target."""
+        return sum(self.token_log_probs)
+
+    def record(self) -> dict[str, Any]:
+        """What is written as one line of jsonl."""
+        return {
+            "source": self.source,
+            "target": self.target,
+            "log_prob": self.log_prob,
+            "tokens": list(self.pieces),
+            "token_log_probs": list(self.token_log_probs),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A part of a line as the model gets it, and what stands between its translation and the one before it."""
+
+    ids: list[int]
+    glue: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    source: str
+    prefix: str
+    parts: tuple[_Part, ...]
+
+
+class Translator:
+    """Translates text with an engine and the tokenizer of its model; `config` is the model's."""
+
+    def __init__(self, engine: Engine, tokenizer: Tokenizer, config: Config) -> None:
+        self.engine, self.tokenizer, self.config = engine, tokenizer, config
+        decode = config.decode
+        self.options = SearchOptions(decode.beam_size, decode.alpha, decode.max_extra)
+        self.splitter = Splitter(tokenizer, config.data.max_length)
+
+    @classmethod
+    def load(cls, *models: str | Path, device: str = "auto", engine: str = "auto") -> Self:
+        """From a run folder, a model folder or a checkpoint; several of them translate together, as an ensemble."""
+        if engine not in ENGINES:
+            raise ConfigError(f"engine {engine!r} is unknown; choose one of {', '.join(ENGINES)}")
+        where = choose_device(device)
+        loaded = [load_model(Path(path), device=where) for path in models]
+        _check_alike(models, loaded)
+        return cls(TorchEngine(*(each.model for each in loaded)), loaded[0].tokenizer, loaded[0].config)
+
+    @property
+    def source_language(self) -> str:
+        """The code of the language it translates from."""
+        return self.config.data.source_language
+
+    @property
+    def target_language(self) -> str:
+        """The code of the language it translates into."""
+        return self.config.data.target_language
+
+    def translate(
+        self, texts: Iterable[str], *, options: SearchOptions | None = None, prefixes: Iterable[str] | None = None
+    ) -> list[Translation]:
+        """One translation for each text, in order."""
+        if isinstance(texts, str):
+            raise TypeError("translate takes a list of texts; put the text in brackets: translate([text])")
+        return list(self.translate_lines(texts, options=options, prefixes=prefixes))
+
+    def translate_lines(
+        self, lines: Iterable[str], *, options: SearchOptions | None = None, prefixes: Iterable[str] | None = None
+    ) -> Iterator[Translation]:
+        """The same as a stream. A translation begins with its prefix; that of a split line, in its first part."""
+        pending: deque[_Line] = deque()
+        found: list[list[Hypothesis]] = []
+        for hypotheses in self.engine.translate(self._requests(lines, prefixes, pending), options or self.options):
+            yield from _blank_lines(pending)
+            found.append(hypotheses)
+            if len(found) == len(pending[0].parts):
+                yield self._translation(pending.popleft(), found)
+                found = []
+        yield from _blank_lines(pending)
+
+    def score(self, pairs: Iterable[tuple[str, str]]) -> Iterator[ScoredPair]:
+        """How likely given translations are; pairs of any length are scored whole."""
+        waiting: deque[tuple[str, str, list[int]]] = deque()
+
+        def ids() -> Iterator[tuple[list[int], list[int]]]:
+            for source, target in pairs:
+                source_ids, target_ids = self.tokenizer.encode_batch([one_line(source), one_line(target)])
+                waiting.append((source, target, target_ids))
+                yield source_ids, target_ids
+
+        for log_probs in self.engine.score(ids()):
+            source, target, target_ids = waiting.popleft()
+            pieces = self.tokenizer.pieces([*target_ids, self.tokenizer.eos_id])
+            yield ScoredPair(source, target, tuple(pieces), tuple(log_probs))
+
+    def _requests(
+        self, lines: Iterable[str], prefixes: Iterable[str] | None, pending: deque[_Line]
+    ) -> Iterator[Request]:
+        """The parts of all lines, for the engine; a line is put on the list of those that wait for their result."""
+        for text, prefix in zip_longest(lines, prefixes) if prefixes is not None else zip(lines, repeat("")):
+            if text is None or prefix is None:
+                raise DataError(f"there are {'more' if text is None else 'fewer'} prefixes than lines")
+            source = text.rstrip("\r\n")
+            line = _Line(source, prefix, self.splitter.parts(one_line(source)))
+            pending.append(line)
+            prefix_ids = self.tokenizer.encode(one_line(prefix))
+            for number, part in enumerate(line.parts):
+                yield Request(part.ids, () if number else prefix_ids)
+
+    def _translation(self, line: _Line, found: Sequence[Sequence[Hypothesis]]) -> Translation:
+        """The n-th translation of a line is made of the n-th of each part, or of the last that a part has."""
+        n_best = max(map(len, found))
+        ranks = [tuple(part[min(n, len(part) - 1)] for part in found) for n in range(n_best)]
+        hypotheses = tuple(TextHypothesis(self._text(line, parts), parts, self.tokenizer) for parts in ranks)
+        return Translation(line.source, hypotheses[0].text, hypotheses, len(line.parts))
+
+    def _text(self, line: _Line, hypotheses: Sequence[Hypothesis]) -> str:
+        texts = [one_line(self.tokenizer.decode(hypothesis.ids)) for hypothesis in hypotheses]
+        if self.target_language in WITHOUT_SPACES:
+            return "".join(texts)
+        return "".join(chain.from_iterable(zip((part.glue for part in line.parts), texts, strict=True))).strip()
+
+
+def _check_alike(names: Sequence[str | Path], loaded: Sequence[LoadedModel]) -> None:
+    if not loaded:
+        raise ConfigError("no model is given")
+    for name, each in zip(names, loaded, strict=True):
+        if each.tokenizer != loaded[0].tokenizer:
+            raise ConfigError(f"{name}: has another vocabulary than {names[0]}; models of an ensemble share one")
+
+
+def _blank_lines(pending: deque[_Line]) -> Iterator[Translation]:
+    """Those that head the list: nothing is to be waited for."""
+    while pending and not pending[0].parts:
+        yield Translation(pending.popleft().source, "", (), 0)
+
+
+def one_line(text: str) -> str:
+    """The text with a space for every line break of any kind."""
+    return " ".join(text.splitlines())
+
+
+# ---------------------------------------------------------------------------------------------------------- splitting
+
+# What may end a sentence, with the quotes and brackets that close behind it: a full stop before a space, or its East
+# Asian brothers before anything.
+_END = re.compile(r"""[.!?…]+["'”’»“)\]]*(?=\s)|[。｡！？]+["”’」』）]*""")
+_WORD_BEFORE_STOP = re.compile(r"(\w+)\.$")
+# A full stop behind these is no end, as far as one can tell (English and German).
+_ABBREVIATIONS = re.compile(
+    "abs|art|bspw|bzw|ca|dr|etc|evtl|fr|ggf|hr|inc|inkl|jr|mio|mr|mrd|mrs|ms|nr|prof|sr|st|str|usw|vgl|vs"
+)
+
+
+class Splitter:
+    """Splits what is too long for a model: into sentences; a sentence into halves, and these into halves again."""
+
+    def __init__(self, tokenizer: Tokenizer, max_length: int) -> None:
+        self.tokenizer, self.max_length = tokenizer, max_length
+
+    def parts(self, text: str) -> tuple[_Part, ...]:
+        """The text as the model gets it: in one part if it is not too long; in none if it is blank."""
+        ids = self.tokenizer.encode(text) if text.strip() else []
+        if len(ids) <= self.max_length:
+            return (_Part(ids, ""),) if ids else ()
+        return tuple(chain.from_iterable(self._halves(sentence, " ") for sentence in sentences(text)))
+
+    def _halves(self, text: str, glue: str) -> Iterator[_Part]:
+        ids = self.tokenizer.encode(text)
+        if len(ids) <= self.max_length or len(text) < 2:
+            yield from [_Part(ids, glue)] if ids else []
+            return
+        cut = _nearest_space(text)
+        left, right = text[: cut or len(text) // 2], text[cut or len(text) // 2 :]
+        inner = " " if cut or unicodedata.east_asian_width(right[0]) in "FW" else ""
+        yield from self._halves(left.strip(), glue)
+        yield from self._halves(right.strip(), inner)
+
+
+def sentences(text: str) -> list[str]:
+    """The sentences of a text. In doubt two stay together."""
+    cuts = [match.end() for match in _END.finditer(text) if _is_end(text, match)]
+    parts = [text[begin:end].strip() for begin, end in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+    return [part for part in parts if part]
+
+
+def _is_end(text: str, match: re.Match[str]) -> bool:
+    """Not where the text goes on in small letters, nor behind an initial, an ordinal or an abbreviation."""
+    if text[match.end() : match.end() + 40].lstrip()[:1].islower():
+        return False
+    before = _WORD_BEFORE_STOP.search(text[max(0, match.end() - 40) : match.end()])
+    if before is None:
+        return True
+    word = before[1].lower()
+    initial = len(word) == 1 and word != word.upper()
+    ordinal = len(word) <= 2 and word.isdecimal()
+    return not (initial or ordinal or _ABBREVIATIONS.fullmatch(word))
+
+
+def _nearest_space(text: str) -> int:
+    """The white space next to the middle, or 0."""
+    spaces = [match.start() for match in re.finditer(r"\s", text)]
+    return min(spaces, key=lambda place: abs(place - len(text) // 2), default=0)

@@ -1,0 +1,305 @@
+"""From text to text: with an engine that gives back what it gets, so that nothing may be lost, and with a real one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from heedful import checkpoint
+from heedful.config import Config, ModelConfig, resolve
+from heedful.engines import Request, SearchOptions
+from heedful.engines.torch_engine import TorchEngine
+from heedful.errors import CheckpointError, ConfigError, DataError, DeviceError
+from heedful.model.transformer import Transformer
+from heedful.search import Hypothesis
+from heedful.tokenizer import Tokenizer
+from heedful.translation import Translator, one_line, sentences
+
+TEXT = [
+    "The animal didn't cross the road because it was too tired.",
+    "Das Tier überquerte die Straße nicht, weil es zu müde war.",
+    "그 동물은 너무 피곤해서 길을 건너지 않았다.",
+    "I love you, and you love me! Is that so?",
+]
+MAX_LENGTH = 24
+CONFIG = resolve(
+    {
+        "data": {"max_length": MAX_LENGTH, "source_language": "en", "target_language": "de"},
+        "model": {"d_model": 16, "d_ff": 24, "num_layers": 1, "num_heads": 2},
+        "decode": {"beam_size": 3, "max_extra": 5},
+    }
+)
+
+
+class Echo:
+    """An engine that gives every sentence back; the n-th best lacks the last n - 1 tokens."""
+
+    def __init__(self) -> None:
+        self.requests: list[Request] = []
+        self.options: list[SearchOptions] = []
+
+    def translate(self, requests: Iterable[Request], options: SearchOptions) -> Iterator[list[Hypothesis]]:
+        self.options.append(options)
+        for request in requests:
+            self.requests.append(request)
+            ids = (*request.prefix_ids, *request.source_ids)
+            ranked = [ids[: len(ids) - n] for n in range(min(options.n_best, len(ids)))]
+            yield [
+                Hypothesis(some, -float(len(some)) - n, -1.0 - n, (-1.0,) * (len(some) + 1))
+                for n, some in enumerate(ranked)
+            ]
+
+    def score(self, pairs: Iterable[tuple[Sequence[int], Sequence[int]]]) -> Iterator[list[float]]:
+        for _, target in pairs:
+            yield [-0.5] * (len(target) + 1)
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    return Tokenizer.learn_at_most(TEXT, 400, seed=1)
+
+
+@pytest.fixture(scope="module")
+def echo(tokenizer: Tokenizer) -> Translator:
+    return Translator(Echo(), tokenizer, CONFIG)
+
+
+@pytest.fixture(scope="module")
+def translator(tokenizer: Tokenizer) -> Translator:
+    torch.manual_seed(1)
+    model = Transformer(CONFIG.model, tokenizer.vocab_size).double().eval()
+    return Translator(TorchEngine(model), tokenizer, CONFIG)
+
+
+def in_language(config: Config, target: str) -> Config:
+    return msgspec.structs.replace(config, data=msgspec.structs.replace(config.data, target_language=target))
+
+
+def without_spaces(text: str) -> str:
+    return "".join(text.replace("\u2581", " ").split())
+
+
+# Lines as they come: words of all scripts, what looks special, and all that Unicode has.
+CHARACTERS = st.characters(exclude_categories=["Cs"])
+LINES = st.one_of(
+    st.text(CHARACTERS, max_size=40),
+    st.lists(
+        st.sampled_from(["cat", "🦊👩‍👩‍👧", "שלום", "مرحبا", "\0", "다.", "Nr.", "。", "!", "\t", "</s>", "café"]),
+        max_size=60,
+    ).map(" ".join),
+)
+
+
+@given(lines=st.lists(LINES, max_size=6))
+@example(lines=["", " ", "\t\u3000", "\ufeff", "\0", "a\r\n", "\r\n", "x\u2028y\x85z\x0cw"])
+@settings(max_examples=60, deadline=None)
+def test_every_line_comes_back_on_one_line_in_order_and_nothing_is_lost(echo: Translator, lines: list[str]) -> None:
+    found = echo.translate(lines)
+    assert [each.source for each in found] == [line.rstrip("\r\n") for line in lines]
+    for line, each in zip(lines, found, strict=True):
+        assert len(each.text.splitlines()) <= 1
+        expected = echo.tokenizer.decode(echo.tokenizer.encode(one_line(line)))
+        assert without_spaces(each.text) == without_spaces(expected)
+        assert bool(each.hypotheses) == (each.num_parts > 0) == bool(line.replace("\u2581", " ").strip())
+
+
+def test_a_blank_line_asks_no_model(tokenizer: Tokenizer) -> None:
+    engine = Echo()
+    found = Translator(engine, tokenizer, CONFIG).translate(["", "  \t", "cat", "\u2581", ""])
+    assert [each.text for each in found] == ["", "", "cat", "", ""]
+    assert [each.num_parts for each in found] == [0, 0, 1, 0, 0]
+    assert len(engine.requests) == 1
+
+
+def test_only_what_is_too_long_is_split(echo: Translator) -> None:
+    short, long = "I love you! I love me.", " ".join(["I love you!"] * 20)
+    two, many = echo.translate([short, long])
+    assert two.num_parts == 1
+    assert many.num_parts == 20
+    assert (two.text, many.text) == (short, long)
+
+
+@pytest.mark.parametrize("unit", ["the road ", "überquerte, ", "동물은 ", "שלום ", "🦊 ", "x", "🦊", "道路"])
+def test_a_line_of_5000_pieces_is_split_into_parts_that_fit(tokenizer: Tokenizer, unit: str) -> None:
+    engine = Echo()
+    line = (unit * (10 * 5000 // len(tokenizer.encode(unit * 10)) + 1)).strip()
+    (found,) = Translator(engine, tokenizer, CONFIG).translate([line])
+    assert sum(len(request.source_ids) for request in engine.requests) >= 4800
+    assert max(len(request.source_ids) for request in engine.requests) <= MAX_LENGTH
+    assert found.num_parts == len(engine.requests)
+    assert without_spaces(found.text) == without_spaces(line)
+    if " " in unit:
+        assert found.text == line
+
+
+def test_parts_of_a_split_word_are_joined_without_a_space_and_east_asian_text_by_the_target(
+    tokenizer: Tokenizer,
+) -> None:
+    word, chinese = "x" * 100, "道路。動物" * 20
+    assert Translator(Echo(), tokenizer, CONFIG).translate([word])[0].text == word
+    assert "。 動" in Translator(Echo(), tokenizer, CONFIG).translate([chinese])[0].text
+    assert Translator(Echo(), tokenizer, in_language(CONFIG, "zh")).translate([chinese])[0].text == chinese
+
+
+@pytest.mark.parametrize(
+    "expected",
+    [
+        ["It was late.", "We went home!", "Why?"],
+        ["Am 3. Mai kam Dr. Weiß, z. B. mit Nr. 512.", "Er blieb bis 1990.", "Dann ging er."],
+        ["그는 집에 갔다.", "네.", "정말요?"],
+        ["He said: “Stop!”", "Then… nothing."],
+        ["Er sagte: „Halt!“", "(Das war alles.)", "Ende"],
+        ["version 2.0 costs 3.50 euros e.g. here"],
+    ],
+)
+def test_sentences_end_where_a_reader_would_say_so(expected: list[str]) -> None:
+    assert sentences(" ".join(expected)) == expected
+
+
+def test_sentences_of_east_asian_text_need_no_space() -> None:
+    assert sentences("動物。「道路！」終") == ["動物。", "「道路！」", "終"]
+
+
+def test_n_best_texts_come_with_scores_and_pieces(echo: Translator) -> None:
+    (found,) = echo.translate(["the road"], options=SearchOptions(beam_size=4, n_best=3))
+    assert [hypothesis.score for hypothesis in found.hypotheses] == [-1.0, -2.0, -3.0]
+    for hypothesis in found.hypotheses:
+        assert len(hypothesis.pieces) == len(hypothesis.token_log_probs) == len(hypothesis.ids)
+        assert hypothesis.pieces[-1] == "</s>"
+        assert hypothesis.text == echo.tokenizer.decode(hypothesis.ids)
+
+
+def test_a_split_line_has_n_best_too_and_sums_its_scores(echo: Translator) -> None:
+    line = "I love you. " * 12 + "I"  # the last part has one token, and so one hypothesis
+    (found,) = echo.translate([line], options=SearchOptions(beam_size=4, n_best=2))
+    assert found.num_parts == 13
+    assert len(found.hypotheses) == 2
+    best = found.hypotheses[0]
+    assert best.score == -13.0
+    assert best.pieces.count("</s>") == 13
+    assert len(best.token_log_probs) == len(best.pieces)
+    assert best.log_prob == pytest.approx(sum(part.log_prob for part in best.parts))
+
+
+def test_records_are_json(translator: Translator) -> None:
+    records = [each.record() for each in translator.translate(["cat", "", "the road " * 30])]
+    assert json.loads(json.dumps(records)) == records
+    assert [record["parts"] for record in records][:2] == [1, 0]
+    assert records[0]["hypotheses"][0]["text"] == records[0]["translation"]
+    (scored,) = translator.score([("cat", "Tier")])
+    assert json.loads(json.dumps(scored.record()))["log_prob"] == scored.log_prob
+
+
+def test_the_text_of_a_prefix_begins_the_translation(translator: Translator) -> None:
+    lines, prefixes = ["the road", "", "the animal", "I love you! " * 12], ["Die Str", "x", "", "Ich"]
+    found = translator.translate(lines, prefixes=prefixes)
+    assert found[0].text.startswith("Die Str")
+    assert found[3].num_parts > 1
+    assert found[3].text.startswith("Ich")
+    assert found[2].text == translator.translate(["the animal"])[0].text
+    for too_many in (["a", "b"], []):
+        with pytest.raises(DataError, match="prefixes than lines"):
+            translator.translate(["one"], prefixes=too_many)
+
+
+def test_a_prefix_beyond_the_limit_is_an_error_of_one_line(translator: Translator) -> None:
+    with pytest.raises(DataError) as error:
+        translator.translate(["cat"], prefixes=["the road " * 20])
+    assert "\n" not in str(error.value)
+
+
+def test_translations_do_not_depend_on_the_other_lines(translator: Translator) -> None:
+    lines = [*TEXT, "cat", "", "🦊", "שלום", "the road " * 30]
+    together = translator.translate(lines)
+    for line, each in zip(lines, together, strict=True):
+        (alone,) = translator.translate([line])
+        assert alone.text == each.text
+        assert [h.score for h in alone.hypotheses] == pytest.approx([h.score for h in each.hypotheses], abs=1e-9)
+
+
+def test_the_options_are_those_of_the_model_unless_told(tokenizer: Tokenizer) -> None:
+    engine, other = Echo(), SearchOptions(beam_size=1)
+    translator = Translator(engine, tokenizer, CONFIG)
+    translator.translate(["cat"])
+    translator.translate(["cat"], options=other)
+    assert engine.options == [SearchOptions(beam_size=3, alpha=0.6, max_extra=5), other]
+
+
+def test_the_score_of_a_translation_is_that_of_its_text_when_given(translator: Translator) -> None:
+    # A random model also writes ids that no text has, so the text is one that the tokenizer gives back.
+    for found in translator.translate(["the animal", "cat", "I love you!"]):
+        best = found.hypotheses[0]
+        (scored,) = translator.score([(found.source, found.text)])
+        if translator.tokenizer.encode(found.text) == best.ids[:-1]:
+            assert scored.token_log_probs == pytest.approx(best.token_log_probs, abs=1e-9)
+            assert scored.pieces == tuple(best.pieces)
+
+
+def test_scores_come_in_order_and_for_every_pair(translator: Translator) -> None:
+    pairs = [("cat", "Tier"), ("", ""), ("the road", "die Straße " * 20), ("cat", "")]
+    together = list(translator.score(pairs))
+    assert [(each.source, each.target) for each in together] == pairs
+    assert [len(each.pieces) for each in together][1] == 1
+    for pair, each in zip(pairs, together, strict=True):
+        assert next(translator.score([pair])).log_prob == pytest.approx(each.log_prob, abs=1e-9)
+        assert each.log_prob < 0
+
+
+def test_lines_stream_through(echo: Translator) -> None:
+    def endless() -> Iterator[str]:
+        number = 0
+        while True:
+            number += 1
+            yield f"line {number}"
+
+    stream = echo.translate_lines(endless())
+    assert [next(stream).text for _ in range(3)] == ["line 1", "line 2", "line 3"]
+
+
+def test_a_bare_string_is_not_a_list_of_texts(echo: Translator) -> None:
+    with pytest.raises(TypeError, match="list of texts"):
+        echo.translate("cat")
+
+
+def test_a_lone_surrogate_is_an_error_that_names_it(echo: Translator) -> None:
+    with pytest.raises(DataError, match=r"U\+D800"):
+        echo.translate(["cat \ud800"])
+
+
+def saved(folder: Path, seed: int, tokenizer: Tokenizer, model: ModelConfig = CONFIG.model) -> Path:
+    torch.manual_seed(seed)
+    weights = Transformer(model, tokenizer.vocab_size).state_dict()
+    tokenizer.save(folder.with_suffix(".spm"))
+    checkpoint.save_model(folder, weights, CONFIG, folder.with_suffix(".spm"))
+    return folder
+
+
+def test_a_saved_model_translates_and_several_translate_together(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    paths = [saved(tmp_path / name, seed, tokenizer) for seed, name in enumerate(("one", "two"))]
+    one = Translator.load(paths[0], device="cpu")
+    assert (one.source_language, one.target_language) == ("en", "de")
+    both = Translator.load(str(paths[0]), str(paths[1]), device="cpu", engine="torch")
+    once, twice = one.translate(["the cat"])[0], both.translate(["the cat"])[0]
+    assert once.hypotheses[0].score != twice.hypotheses[0].score
+
+
+def test_what_cannot_be_loaded_is_named(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    one = saved(tmp_path / "one", 1, tokenizer)
+    other = saved(tmp_path / "other", 1, Tokenizer.learn_at_most(TEXT[:2], 360, seed=1))
+    with pytest.raises(ConfigError, match="another vocabulary"):
+        Translator.load(one, other, device="cpu")
+    with pytest.raises(ConfigError, match="marian"):
+        Translator.load(one, device="cpu", engine="marian")
+    with pytest.raises(ConfigError, match="no model"):
+        Translator.load()
+    with pytest.raises(DeviceError, match="tpu"):
+        Translator.load(one, device="tpu")
+    with pytest.raises(CheckpointError):
+        Translator.load(tmp_path / "nowhere", device="cpu")
