@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -265,11 +266,14 @@ def test_other_settings_encode_anew(text: Text) -> None:
     assert not text.is_current()
 
 
-def test_one_file_for_both_sides_is_not_one_file_alone(tmp_path: Path) -> None:
-    path = tmp_path / "a.tsv"
-    path.write_text("x\ty\n", encoding="utf-8")
-    prepare(tmp_path / "data", [path], [path], TOKENIZER, max_length=9)
-    assert not is_current(tmp_path / "data", [path], [], TOKENIZER, 9)
+def test_the_same_files_in_another_role_are_other_text(tmp_path: Path) -> None:
+    first, second = tmp_path / "a.tsv", tmp_path / "b.tsv"
+    for path in (first, second):
+        path.write_text("x\ty\n", encoding="utf-8")
+    prepare(tmp_path / "data", [first], [second], TOKENIZER, max_length=9)
+    assert is_current(tmp_path / "data", [first], [first], TOKENIZER, 9)
+    assert not is_current(tmp_path / "data", [first, second], [], TOKENIZER, 9)
+    assert not is_current(tmp_path / "data", [first], [], TOKENIZER, 9)
 
 
 def test_a_file_that_held_still_is_not_read_again(text: Text, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -421,36 +425,42 @@ except KeyboardInterrupt:
 """
 
 
-def start_script(text: Text, folder: Path, *arguments: str) -> subprocess.Popen[str]:
+@contextmanager
+def script(folder: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
     TOKENIZER.save(folder / "tokenizer.model")
     (folder / "script.py").write_text(SCRIPT, encoding="utf-8")
-    return subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, folder / "script.py", folder, *arguments],
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-    )
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def test_a_script_without_a_guard_runs_once(text: Text, tmp_path: Path) -> None:
-    output, errors = start_script(text, tmp_path).communicate(timeout=60)
-    assert (output, errors) == ("started\nencoding\n60 False\n", "")
+    with script(tmp_path) as process:
+        assert process.communicate(timeout=60) == ("started\nencoding\n60 False\n", "")
+    assert text.left == ["train"]
 
 
 @pytest.mark.parametrize("way", [signal.SIGINT, signal.SIGKILL])
 def test_workers_leave_quietly_with_the_process_that_started_them(text: Text, tmp_path: Path, way: int) -> None:
-    with start_script(text, tmp_path, "forever") as script:
-        assert script.stdout is not None
-        assert script.stdout.readline() + script.stdout.readline() == "started\nencoding\n"
-        children = Path(f"/proc/{script.pid}/task/{script.pid}/children").read_text().split()
-        os.killpg(script.pid, way)
-        output, errors = script.communicate(timeout=20)
-    assert len(children) == 2
-    assert (output, errors) == ("interrupted\n" if way == signal.SIGINT else "", "")
-    deadline = time.monotonic() + 20
-    while any(Path("/proc", child).exists() for child in children):
+    with script(tmp_path, "forever") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() + process.stdout.readline() == "started\nencoding\n"
+        workers = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        assert len(workers) == 2
+        assert process.pid not in [os.getpgid(int(worker)) for worker in workers], "Ctrl-C would reach the workers"
+        os.killpg(process.pid, way)
+        assert process.communicate(timeout=30) == ("interrupted\n" if way == signal.SIGINT else "", "")
+    deadline = time.monotonic() + 30
+    while any(Path("/proc", worker).exists() for worker in workers):
         assert time.monotonic() < deadline, "a worker outlives the process that started it"
         time.sleep(0.05)
     assert text.left == ([] if way == signal.SIGINT else [".train.partial"])

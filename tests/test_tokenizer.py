@@ -134,6 +134,15 @@ def test_encoding_in_bulk_gives_the_same_ids(batches: list[list[str]], remembere
             assert lengths_N.tolist() == [len(ids) for ids in separate]
 
 
+def test_encoding_in_bulk_forgets_words_that_become_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_REMEMBERED_PIECES", 20)
+    encoder = BulkEncoder(TOKENIZER)
+    encoder.encode(LINES)
+    assert len(encoder._words) > 20
+    encoder.encode(["a b", "c"])
+    assert list(encoder._words) == ["a", "b", "c"]
+
+
 # ---------------------------------------------------------------------------------------------------------------- learn
 
 
@@ -194,6 +203,14 @@ def test_a_size_that_is_too_small_names_the_smallest() -> None:
     assert Tokenizer.learn(LINES, smallest, seed=1).vocab_size == smallest
     with pytest.raises(DataError, match=f"need at least {smallest}"):
         Tokenizer.learn_at_most(LINES, smallest - 8, seed=1)
+
+
+def test_the_smallest_size_is_what_sentencepiece_needs() -> None:
+    words = module._count_words(["a\tb ▅c 고 \x00 \r"], seed=1)
+    smallest, lines = module._smallest_size(words), list(module._word_lines(words))
+    train(lines, input_format="tsv", vocab_size=smallest)
+    with pytest.raises(RuntimeError, match="smaller than required_chars"):
+        train(lines, input_format="tsv", vocab_size=smallest - 1)
 
 
 def test_a_size_must_be_a_multiple_of_eight() -> None:
