@@ -76,6 +76,16 @@ def test_results_do_not_depend_on_the_batch(model: Transformer, options: SearchO
     assert_same(list(shuffled), [expected[i] for i in order], 1e-9)
 
 
+@pytest.mark.parametrize("options", [BEAM, SearchOptions(beam_size=1, max_extra=6)])
+def test_results_do_not_depend_on_how_often_the_device_is_asked_who_is_done(options: SearchOptions) -> None:
+    config = ModelConfig(d_model=16, d_ff=24, num_layers=1, num_heads=2, positions="learned", max_positions=16)
+    model, requests = random_model(1, config=config), random_requests(40)
+    expected = list(TorchEngine(model).translate(requests, options))
+    patient = TorchEngine(model, batch_tokens=100)
+    patient.check_steps = 5
+    assert_same(list(patient.translate(requests, options)), expected, 1e-9)
+
+
 def test_float32_gives_the_same_hypotheses_in_any_batch(model: Transformer) -> None:
     single, requests = random_model(1).float(), random_requests(40)
     expected = list(TorchEngine(single).translate(requests, BEAM))

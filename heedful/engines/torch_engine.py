@@ -13,6 +13,7 @@ import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
+from time import perf_counter
 
 import numpy as np
 import torch
@@ -26,9 +27,9 @@ from heedful.packed import Packed, pack_source, pack_target, shift_right
 from heedful.search import BeamRule, BeamStep, History, Hypothesis, Rule, SampleRule, greedy_rule, new_beams
 
 EOS_ID = 0
-FIRST_WINDOW, LAST_WINDOW = 64, 4096  # requests read ahead: few at first, so that the first results come soon
+FIRST_WINDOW, LAST_WINDOW = 16, 4096  # requests read ahead: few at first, so that the first results come soon ...
+WINDOW_SECONDS = 5.0  # ... and then more, until a window takes so long
 MAX_ROWS = 256  # more do not make a step more efficient
-CHECK_STEPS = 8  # how often a GPU is asked who is done: the question holds it up
 SCORED_LOGITS = 2**25  # at a time
 
 
@@ -43,6 +44,7 @@ class TorchEngine:
             )
         self.models, self.batch_tokens = models, batch_tokens
         self.decoders = [Decoder(model) for model in models]
+        self.check_steps = 1 if self.device.type == "cpu" else 8  # to ask who is done holds a GPU up
 
     @property
     def device(self) -> torch.device:
@@ -51,11 +53,12 @@ class TorchEngine:
 
     def translate(self, requests: Iterable[Request], options: SearchOptions) -> Iterator[list[Hypothesis]]:
         """The hypotheses of each request, in order; a window of them at a time."""
-        first = 0
-        for window in _windows(requests):
-            found = dict(self._translate_window(list(enumerate(window, start=first)), options))
-            yield from (found[first + i] for i in range(len(window)))
-            first += len(window)
+        numbered, size = enumerate(requests), FIRST_WINDOW
+        while window := list(islice(numbered, size)):
+            begin = perf_counter()
+            found = dict(self._translate_window(window, options))
+            size = min(2 * size, LAST_WINDOW) if perf_counter() - begin < WINDOW_SECONDS else size
+            yield from (found[number] for number, _ in window)
 
     def _translate_window(
         self, window: list[tuple[int, Request]], options: SearchOptions
@@ -69,7 +72,7 @@ class TorchEngine:
                 run.append(waiting.popleft())
             yield from _Run(self, run, options).results()
 
-    @torch.inference_mode()
+    @torch.no_grad()
     def score(self, pairs: Iterable[tuple[Sequence[int], Sequence[int]]]) -> Iterator[list[float]]:
         """Forced scores, by the computation that training uses."""
         budget = min(self.batch_tokens, max(1, SCORED_LOGITS // self.models[0].vocab_size))
@@ -102,13 +105,6 @@ class TorchEngine:
                 f"raise the other"
             )
         return limit
-
-
-def _windows(requests: Iterable[Request]) -> Iterator[list[Request]]:
-    stream, size = iter(requests), FIRST_WINDOW
-    while window := list(islice(stream, size)):
-        yield window
-        size = min(2 * size, LAST_WINDOW)
 
 
 def _in_budget(
@@ -196,19 +192,18 @@ class _Run:
         weight = engine.models[0].embedding.weight_VD
         self.like = weight.new_empty(0, dtype=torch.promote_types(weight.dtype, torch.float32))
         self.beams = new_beams(self.rule, [0] * num_slots, like=self.like)
-        self.check_steps = 1 if engine.device.type == "cpu" else CHECK_STEPS
-        self.history = History(max(limits) + self.check_steps)
+        self.history = History(max(limits) + engine.check_steps)
         self.tenants: list[int | None] = [None] * num_slots  # whose request is in a slot
         self.births = [0] * num_slots
         self.ids_R = torch.zeros(num_slots * width, dtype=torch.int64, device=engine.device)
 
-    @torch.inference_mode()
+    @torch.no_grad()
     def results(self) -> Iterator[tuple[int, list[Hypothesis]]]:
         """The number of a request and its hypotheses, as they are found."""
         while self.waiting or any(tenant is not None for tenant in self.tenants):
             self._refill()
             self._step()
-            if self.history.now % self.check_steps == 0 and (slots := self._done()):
+            if self.history.now % self.engine.check_steps == 0 and (slots := self._done()):
                 yield from self._leave(slots)
 
     def _refill(self) -> None:
