@@ -164,13 +164,13 @@ class BeamRule:
         """Count the finished ones in, and see which sentences are done.
 
         A live hypothesis can at most keep its log-probability until the length limit, where the penalty divides it by
-        the most.
+        the most. Behind the limit a sentence is done also when its numbers are none (NaN).
         """
         scores_NW = finished_NW / length_penalty(beams.position_N + 1, self.alpha)[:, None]
         scores_NW = torch.cat([beams.finished_scores_NW, scores_NW], dim=1).topk(self.width).values
         bound_N = live_NW.amax(dim=1) / length_penalty(beams.max_length_N + 1, self.alpha)
-        all_finished_N = scores_NW[:, -1] > -math.inf
-        done_N = beams.done_N | all_finished_N | (bound_N <= scores_NW[:, self.n_best - 1])
+        over_N = (beams.position_N >= beams.max_length_N) | (scores_NW[:, -1] > -math.inf)
+        done_N = beams.done_N | over_N | (bound_N <= scores_NW[:, self.n_best - 1])
         live_NW = live_NW.masked_fill(done_N[:, None], -math.inf)
         position_N = beams.position_N + 1
         return replace(beams, log_probs_NW=live_NW, finished_scores_NW=scores_NW, position_N=position_N, done_N=done_N)

@@ -13,7 +13,7 @@ from torch import Tensor
 from heedful.config import ModelConfig
 from heedful.engines import Hypothesis, Request, Sampling, SearchOptions, torch_engine
 from heedful.engines.torch_engine import TorchEngine
-from heedful.errors import ConfigError, DataError
+from heedful.errors import CheckpointError, ConfigError, DataError
 from heedful.model.state import Decoder, State
 from heedful.model.transformer import Memory, Transformer
 from heedful.search import BeamRule, beam_search
@@ -257,6 +257,14 @@ def test_wrong_options_are_named(options: dict[str, float], message: str) -> Non
 def test_wrong_sampling_is_named(options: dict[str, float]) -> None:
     with pytest.raises(ConfigError, match=next(iter(options))):
         Sampling(**options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("options", [BEAM, SearchOptions(beam_size=1), SearchOptions(sampling=Sampling(top_k=3))])
+def test_a_model_that_has_diverged_is_named_and_not_waited_for(options: SearchOptions) -> None:
+    broken = random_model(1)
+    torch.nn.init.constant_(broken.embedding.weight_VD, float("nan"))
+    with pytest.raises(CheckpointError, match="NaN"):
+        list(TorchEngine(broken).translate(random_requests(3), options))
 
 
 def test_nothing_in_nothing_out(model: Transformer) -> None:

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from heedful.engines import Request, SearchOptions
-from heedful.errors import ConfigError, DataError
+from heedful.errors import CheckpointError, ConfigError, DataError
 from heedful.model.state import Decoder, State
 from heedful.model.transformer import Memory, Transformer
 from heedful.packed import Packed, pack_source, pack_target, shift_right
@@ -253,4 +253,6 @@ class _Run:
         for slot, hypotheses in zip(slots, found, strict=True):
             number, self.tenants[slot] = self.tenants[slot], None
             assert number is not None
+            if not hypotheses:
+                raise CheckpointError("the model computes no numbers (NaN): its training diverged, or it is damaged")
             yield number, hypotheses
