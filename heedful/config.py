@@ -151,12 +151,11 @@ PRESETS: dict[str, Layer] = {
         "tokenizer": {"vocab_size": 1600},
         "model": {"d_model": 128, "d_ff": 512, "num_layers": 2, "num_heads": 4},
         "train": {
-            "steps": 800,
-            "batch_tokens": 4096,
+            "steps": 1000,
+            "batch_tokens": 2048,
             "warmup_steps": 300,
-            "learning_rate_factor": 1.0,
             "checkpoint_steps": 50,
-            "validate_steps": 200,
+            "validate_steps": 250,
         },
     },
     # Some ten thousand pairs on one machine.

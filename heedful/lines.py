@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import queue
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,11 +14,46 @@ from heedful.corpus import decode_lines, read_lines
 from heedful.errors import DataError
 
 STDIN = Path("-")
+BURST = 4096
 
 
 def input_lines(path: Path) -> Iterator[str]:
     """The lines of a file (.gz and .xz too), or of stdin for `-`, as they come."""
     return decode_lines(sys.stdin.buffer, "<stdin>") if path == STDIN else read_lines(path)
+
+
+def bursts(lines: Iterator[str]) -> Iterator[list[str]]:
+    """What has come so far, as soon as it has come: whoever waits for an answer before the next line gets it."""
+    ready: queue.Queue[str | BaseException] = queue.Queue(maxsize=BURST)
+    threading.Thread(target=_read_into, args=(ready, lines), daemon=True, name="heedful-lines").start()
+    while True:
+        burst, end = _take(ready)
+        if burst:
+            yield burst
+        if isinstance(end, StopIteration):
+            return
+        if end is not None:
+            raise end
+
+
+def _take(ready: queue.Queue[str | BaseException]) -> tuple[list[str], BaseException | None]:
+    """Wait for a line, take what else is there, and how it ended if it did."""
+    burst: list[str] = []
+    while len(burst) < BURST and not (burst and ready.empty()):
+        item = ready.get()
+        if isinstance(item, BaseException):
+            return burst, item
+        burst.append(item)
+    return burst, None
+
+
+def _read_into(ready: queue.Queue[str | BaseException], lines: Iterator[str]) -> None:
+    try:
+        for line in lines:
+            ready.put(line)
+        ready.put(StopIteration())
+    except BaseException as error:
+        ready.put(error)
 
 
 @contextmanager

@@ -1,0 +1,37 @@
+"""`heedful corpus` and `heedful demo`: the built-in corpus, and the whole road on it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from heedful.commands.options import FILE, say
+
+
+@click.command()
+@click.option("--pair", default="en-de", show_default=True, help="Source and target: two of en, de, ko.")
+@click.option("-o", "--output", type=FILE, required=True, help="Folder to write to.")
+@click.option("--pairs", type=click.IntRange(1), default=200_000, show_default=True, help="Training pairs.")
+@click.option("--seed", type=click.IntRange(0), default=1, show_default=True)
+def corpus(pair: str, output: Path, pairs: int, seed: int) -> None:
+    """Write the built-in corpus as files: train, valid, test, alignments, pronouns."""
+    from heedful.demo import split_pair
+    from heedful.grammar import write_corpus
+
+    source, target = split_pair(pair)
+    write_corpus(output, source, target, seed=seed, train_pairs=pairs)
+    say(f"the built-in corpus {source}-{target} is in {output}")
+
+
+@click.command()
+@click.option("--pair", default="en-de", show_default=True, help="Source and target: two of en, de, ko.")
+@click.option("-o", "--output", type=FILE, default=None, help="Run folder.  [default: demo/PAIR-SEED]")
+@click.option("--seed", type=click.IntRange(0), default=1, show_default=True)
+@click.option("--steps", type=click.IntRange(1), default=None, help="train.steps of the preset tiny, unless told.")
+def demo(pair: str, output: Path | None, seed: int, steps: int | None) -> None:
+    """Train on the built-in corpus, score, and translate a few sentences: minutes on two cores."""
+    from heedful.demo import run_demo
+
+    sys.exit(run_demo(pair, output or Path("demo") / f"{pair}-{seed}", seed=seed, steps=steps))

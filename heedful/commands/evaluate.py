@@ -1,0 +1,95 @@
+"""`heedful evaluate` and `heedful score`: how good, and how likely, translations are."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from heedful.commands.options import FILE, device_option, engine_option, model_option, say
+from heedful.commands.translate import search_options
+
+if TYPE_CHECKING:
+    from heedful.evaluation import Report
+
+
+@click.command()
+@model_option
+@click.option("-s", "--source", type=FILE, required=True, help="Source text.")
+@click.option("-t", "--target", type=FILE, required=True, help="Target text, line by line.")
+@click.option("--format", "form", type=click.Choice(["text", "jsonl"]), default="text", show_default=True)
+@device_option
+def score(models: tuple[Path, ...], source: Path, target: Path, form: str, device: str) -> None:
+    """The model's log-probability of given translations, one a line; the perplexity to stderr."""
+    from heedful.corpus import read_pairs
+    from heedful.evaluation import perplexity
+    from heedful.lines import output_file
+    from heedful.translation import Translator
+
+    pairs = ((pair.source, pair.target) for pair in read_pairs([source], [target]))
+    total, tokens = 0.0, 0
+    with output_file(None) as out:
+        for scored in Translator.load(*models, device=device).score(pairs):
+            out.write(
+                (f"{scored.log_prob:.6f}" if form == "text" else json.dumps(scored.record(), ensure_ascii=False)) + "\n"
+            )
+            total, tokens = total + scored.log_prob, tokens + len(scored.pieces)
+    say(f"{tokens:,} word pieces, eos included: perplexity {perplexity(-total, tokens):.4f}")
+
+
+@click.command()
+@click.option("-m", "--model", "models", type=FILE, multiple=True, help="Translate with this model, then score.")
+@click.option("-s", "--source", type=FILE, help="Source text, with -m.")
+@click.option("--hypotheses", type=FILE, help="Score this file instead of a model's translations.")
+@click.option(
+    "-r", "--reference", "references", type=FILE, multiple=True, required=True, help="May be given several times."
+)
+@click.option("-b", "--beam-size", type=int, help="Default: decode.beam_size of the model.")
+@click.option("--alpha", type=float, help="Default: decode.alpha of the model.")
+@click.option("--language", default="", help="Target language. Default: the model's, or the reference's extension.")
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@engine_option
+@device_option
+def evaluate(
+    models: tuple[Path, ...],
+    source: Path | None,
+    hypotheses: Path | None,
+    references: tuple[Path, ...],
+    beam_size: int | None,
+    alpha: float | None,
+    language: str,
+    form: str,
+    engine: str,
+    device: str,
+) -> None:
+    """BLEU, chrF and TER with signatures and 95 % intervals: of a model, or of a file of hypotheses."""
+    from heedful.evaluation import evaluate_files
+
+    if hypotheses is not None and not models and source is None:
+        report = evaluate_files(hypotheses, references, language=language)
+    elif models and source is not None and hypotheses is None:
+        report = _evaluate_models(models, source, references, beam_size, alpha, language, engine, device)
+    else:
+        raise click.UsageError("give either -m MODEL -s SOURCE, or --hypotheses FILE")
+    click.echo(report.to_json() if form == "json" else report.to_text())
+
+
+def _evaluate_models(
+    models: tuple[Path, ...],
+    source: Path,
+    references: tuple[Path, ...],
+    beam_size: int | None,
+    alpha: float | None,
+    language: str,
+    engine: str,
+    device: str,
+) -> Report:
+    """Translate and score; with the perplexity of the first reference."""
+    from heedful.model_evaluation import evaluate_translator
+    from heedful.translation import Translator
+
+    translator = Translator.load(*models, device=device, engine=engine)
+    translator.options = search_options(translator.options, beam_size, alpha, None, False, 1, False)
+    return evaluate_translator(translator, source, references, language=language)

@@ -1,0 +1,77 @@
+"""`heedful info`, `config` and `average`: what a model is, what its settings are, and the mean of several."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from heedful.commands.options import FILE, layers_of, preset_option, recipe_argument, say, set_option
+
+if TYPE_CHECKING:
+    from heedful.config import ModelConfig
+
+
+def echo_sizes(model: ModelConfig, vocab_size: int) -> None:
+    """Where the parameters are."""
+    from heedful import sizes
+
+    layers = {"encoder": (model.encoder_layers, 1), "decoder": (model.decoder_layers, 2)}
+    click.echo(
+        f"vocabulary    {vocab_size:,} word pieces, {sizes.embedding_parameters(model, vocab_size):,} parameters"
+    )
+    for name, (num, attentions) in layers.items():
+        click.echo(f"{name}       {num} layers of {sizes.layer_parameters(model, attentions):,} parameters")
+    click.echo(f"heads         {model.num_heads} with d_k {model.head_d_k} and d_v {model.head_d_v}")
+    click.echo(f"parameters    {sizes.num_parameters(model, vocab_size):,}")
+
+
+@click.command()
+@click.argument("model", type=FILE, required=False)
+@preset_option
+@set_option
+def info(model: Path | None, preset: str | None, settings: tuple[str, ...]) -> None:
+    """Sizes and parameter counts of a MODEL, or of a preset."""
+    from heedful.checkpoint import find_model, load_config
+    from heedful.config import DEFAULT_PRESET, resolve, setting
+    from heedful.config import preset as preset_layer
+    from heedful.tokenizer import Tokenizer
+
+    if model is None:
+        config = resolve(preset_layer(preset or DEFAULT_PRESET), *map(setting, settings))
+        return echo_sizes(config.model, config.tokenizer.vocab_size)
+    files = find_model(model)
+    config = load_config(files.config)
+    click.echo(f"weights       {files.weights}")
+    click.echo(f"languages     {config.data.source_language or '?'} → {config.data.target_language or '?'}")
+    echo_sizes(config.model, Tokenizer.load(files.tokenizer).vocab_size)
+
+
+@click.command()
+@recipe_argument
+@preset_option
+@set_option
+def config(recipe: Path | None, preset: str | None, settings: tuple[str, ...]) -> None:
+    """All settings as TOML: of a preset, a recipe, or both with --set over them."""
+    from heedful.config import DEFAULT_PRESET, resolve, to_toml
+    from heedful.config import preset as preset_layer
+
+    name, layers = layers_of(recipe, preset, {}, settings)
+    click.echo(to_toml(resolve(preset_layer(name or DEFAULT_PRESET), *layers)), nl=False)
+
+
+@click.command()
+@click.argument("checkpoints", type=FILE, nargs=-1, required=True)
+@click.option("-o", "--output", type=FILE, required=True, help="Model folder to write.")
+def average(checkpoints: tuple[Path, ...], output: Path) -> None:
+    """Average the weights of several CHECKPOINTS of one run into a model folder."""
+    from heedful.checkpoint import average as mean
+    from heedful.checkpoint import find_model, load_config, save_model
+    from heedful.errors import CheckpointError
+
+    if output.exists():
+        raise CheckpointError(f"{output}: is there already; name a new folder")
+    files = [find_model(path) for path in checkpoints]
+    save_model(output, mean([f.weights for f in files]), load_config(files[0].config), files[0].tokenizer)
+    say(f"the average of {len(files)} checkpoints is in {output}")

@@ -1,0 +1,37 @@
+"""Options that several commands share, and how they speak to the user."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from heedful.config import Layer
+
+FILE = click.Path(path_type=Path)
+MODEL_HELP = "Run folder, model folder or checkpoint; several make an ensemble."
+DEVICES, ENGINES = click.Choice(["auto", "cpu", "cuda", "mps"]), click.Choice(["auto", "torch"])
+
+model_option = click.option("-m", "--model", "models", type=FILE, required=True, multiple=True, help=MODEL_HELP)
+device_option = click.option("--device", type=DEVICES, default="auto", show_default=True)
+engine_option = click.option("--engine", type=ENGINES, default="auto", show_default=True)
+set_option = click.option("--set", "settings", multiple=True, metavar="A.B=C", help="A setting: model.d_ff=1024.")
+preset_option = click.option("--preset", metavar="NAME", help="tiny, small, base (the default: the paper's) or big.")
+recipe_argument = click.argument("recipe", type=FILE, required=False)
+
+
+def say(text: str) -> None:
+    """One line for the user, beside the output proper."""
+    click.echo(text, err=True)
+
+
+def layers_of(
+    recipe: Path | None, preset: str | None, flags: Layer, settings: tuple[str, ...]
+) -> tuple[str | None, list[Layer]]:
+    """The preset's name, and recipe < flags < --set."""
+    from heedful.config import read_toml, setting
+
+    named, recipe_layer = read_toml(recipe) if recipe else (None, {})
+    return preset or named, [recipe_layer, flags, *map(setting, settings)]

@@ -1,0 +1,117 @@
+"""`heedful train`: text files → a translator."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from heedful.commands.models import echo_sizes
+from heedful.commands.options import (
+    FILE,
+    device_option,
+    layers_of,
+    preset_option,
+    recipe_argument,
+    say,
+    set_option,
+)
+
+if TYPE_CHECKING:
+    from heedful.config import Layer
+    from heedful.pipeline import Order
+
+
+@click.command()
+@recipe_argument
+@click.option("-s", "--source", type=FILE, multiple=True, help="Training text, one sentence a line (.gz, .xz); or TSV.")
+@click.option("-t", "--target", type=FILE, multiple=True, help="Its translation, line by line.")
+@click.option("--valid-source", type=FILE, multiple=True, help="Text to validate on.")
+@click.option("--valid-target", type=FILE, multiple=True, help="Its translation.")
+@click.option("-o", "--output", "run", type=FILE, required=True, help="Run folder; one that exists is gone on with.")
+@preset_option
+@set_option
+@click.option("--steps", type=int, help="train.steps")
+@click.option("--precision", type=click.Choice(["fp32", "bf16", "fp64"]), help="train.precision")
+@device_option
+@click.option("--from", "from_model", type=FILE, metavar="MODEL", help="Fine-tune this model.")
+@click.option("--nproc", type=click.IntRange(1), default=1, help="Processes on this machine (one for each GPU).")
+@click.option("--dry-run", is_flag=True, help="Print the settings, sizes and memory, and leave.")
+def train(
+    recipe: Path | None,
+    run: Path,
+    preset: str | None,
+    settings: tuple[str, ...],
+    device: str,
+    from_model: Path | None,
+    nproc: int,
+    dry_run: bool,
+    **flags: Any,
+) -> None:
+    """Train a translator from aligned text files, or go on with a run."""
+    from heedful.pipeline import Order
+
+    name, layers = layers_of(recipe, preset, _flag_layer(**flags), settings)
+    order = Order(run, name, tuple(layers), from_model, device)
+    if dry_run:
+        return _dry_run(order)
+    sys.exit(_launch(order, nproc) if nproc > 1 else _train_here(order))
+
+
+def _flag_layer(
+    source: tuple[Path, ...],
+    target: tuple[Path, ...],
+    valid_source: tuple[Path, ...],
+    valid_target: tuple[Path, ...],
+    steps: int | None,
+    precision: str | None,
+) -> Layer:
+    """The flags that are settings, under the settings' names."""
+    files = {"source": source, "target": target, "valid_source": valid_source, "valid_target": valid_target}
+    data = {name: [str(path) for path in paths] for name, paths in files.items() if paths}
+    training = {"steps": steps, "precision": precision}
+    return {"data": data, "train": {name: value for name, value in training.items() if value is not None}}
+
+
+def _train_here(order: Order) -> int:
+    """Train in this process; a signal ends the run after a checkpoint."""
+    from heedful.interruption import Interruption
+    from heedful.pipeline import run_training
+    from heedful.progress import display
+
+    with Interruption() as interruption, display() as shown:
+        outcome = run_training(order, say=say, on_record=shown.show, stop=interruption.requested)
+    if outcome.model is None:
+        return interruption.exit_code
+    if int(os.environ.get("RANK", "0")) == 0:
+        say(f'the model is in {outcome.model}; try: echo "…" | heedful translate -m {outcome.run}')
+    return 0
+
+
+def _launch(order: Order, nproc: int) -> int:
+    """Prepare here, where an error is one line; then let torchrun start the processes."""
+    from heedful.distributed import World, check_micro_batches
+    from heedful.interruption import run_torchrun
+    from heedful.pipeline import plan, prepare_run
+
+    check_micro_batches(World(size=nproc), plan(order).config.train.micro_batches)
+    prepare_run(order, say=say)
+    return run_torchrun(nproc, sys.argv[1:])
+
+
+def _dry_run(order: Order) -> None:
+    from heedful.config import to_toml
+    from heedful.pipeline import plan
+    from heedful.sizes import memory_estimate
+
+    config = plan(order).config
+    click.echo(to_toml(config))
+    echo_sizes(config.model, config.tokenizer.vocab_size)
+    memory = memory_estimate(config, config.tokenizer.vocab_size)
+    click.echo(
+        f"memory        about {memory.total / 1e9:.1f} GB a process in fp32: {memory.parameters / 1e9:.1f} weights and "
+        f"optimizer, {memory.activations / 1e9:.1f} activations, {memory.logits / 1e9:.1f} logits"
+    )
