@@ -166,7 +166,12 @@ class Trainer:
     def surroundings(self) -> dict[str, str | int]:
         """What the bits of the result depend on, beside the settings."""
         threads = torch.get_num_threads()
-        return {"torch": torch.__version__, "threads": threads, "device": self.device.type, "processes": self.world.size}
+        return {
+            "torch": torch.__version__,
+            "threads": threads,
+            "device": self.device.type,
+            "processes": self.world.size,
+        }
 
     def restore(self, snapshot: Snapshot, origin: Path) -> None:
         """Go on from a snapshot."""
