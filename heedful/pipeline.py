@@ -16,13 +16,23 @@ import torch
 
 from heedful import checkpoint
 from heedful.batching import derived_seed
-from heedful.config import Config, Layer, to_layer
+from heedful.config import Config, Layer, to_layer, to_toml
 from heedful.corpus import language_of, languages_of_tsv, read_pairs
 from heedful.device import choose_device
 from heedful.distributed import World, check_micro_batches, process_group, world_from_environment
 from heedful.errors import CheckpointError, ConfigError
 from heedful.model.transformer import Transformer
-from heedful.run_folder import Plan, append_metrics, cut_metrics, locked, make_plan, write_config
+from heedful.run_folder import (
+    TRAINING_DATA,
+    VALIDATION_DATA,
+    Plan,
+    append_metrics,
+    cut_metrics,
+    has_begun,
+    locked,
+    make_plan,
+    write_config,
+)
 from heedful.shards import Counts, Shards, is_current, open_shards, prepare
 from heedful.tokenizer import Tokenizer
 from heedful.trainer import Trainer, use_deterministic_algorithms
@@ -94,7 +104,10 @@ def run_training(
     on_record: Callable[[Config, Record], None],
     stop: Callable[[], bool] = lambda: False,
 ) -> Outcome:
-    """Start a run, or go on with it: prepare what is missing, train, and average the last checkpoints."""
+    """Start a run, or go on with it: prepare what is missing, train, and average the last checkpoints.
+
+    `say` hears what the user should know; `on_record` what happens; `stop` is asked after each step.
+    """
     world = world_from_environment()
     made = plan(order)
     check_micro_batches(world, made.config.train.micro_batches)
@@ -125,9 +138,16 @@ def _say_nothing(text: str) -> None:
 
 def _write_plan(run: Path, made: Plan, say: Callable[[str], None]) -> None:
     checkpoint.remove_unfinished(run)
+    if not has_begun(run) and not _is_config_of(run, made.config):
+        (run / checkpoint.TOKENIZER).unlink(missing_ok=True)  # made by other settings, and used by nothing yet
     write_config(run, made.config)
     for name, (before, after) in made.changed.items():
         say(f"changed since the last start: {name} = {after} (was {before})")
+
+
+def _is_config_of(run: Path, config: Config) -> bool:
+    path = run / checkpoint.CONFIG
+    return path.is_file() and path.read_text(encoding="utf-8") == to_toml(config)
 
 
 # ---------------------------------------------------------------------------------------------------- text → numbers
@@ -141,8 +161,8 @@ def _prepared(
         tokenizer = _tokenizer(run, made, say)
         _make_shards(run, made.config, tokenizer, say)
     world.barrier()
-    valid = open_shards(run / "data" / "valid") if made.config.data.valid_source else None
-    return Tokenizer.load(run / checkpoint.TOKENIZER), open_shards(run / "data" / "train"), valid
+    valid = open_shards(run / VALIDATION_DATA) if made.config.data.valid_source else None
+    return Tokenizer.load(run / checkpoint.TOKENIZER), open_shards(run / TRAINING_DATA), valid
 
 
 def _tokenizer(run: Path, made: Plan, say: Callable[[str], None]) -> Tokenizer:
@@ -159,12 +179,12 @@ def _learn_tokenizer(made: Plan, say: Callable[[str], None]) -> Tokenizer:
     """Of the size that the user named, or else as near to the preset's as the text allows."""
     config = made.config
     wanted, seed, lines = config.tokenizer.vocab_size, config.train.seed, _training_lines(config)
-    say(f"learning a joint vocabulary of {wanted:,} word pieces")
     if "tokenizer.vocab_size" in made.named:
-        return Tokenizer.learn(lines, wanted, seed=seed)
-    tokenizer = Tokenizer.learn_at_most(lines, wanted, seed=seed)
-    if tokenizer.vocab_size < wanted:
-        say(f"the text fills {tokenizer.vocab_size:,} word pieces, not the preset's {wanted:,}")
+        tokenizer = Tokenizer.learn(lines, wanted, seed=seed)
+    else:
+        tokenizer = Tokenizer.learn_at_most(lines, wanted, seed=seed)
+    shrunk = f" (the text does not fill the preset's {wanted:,})" if tokenizer.vocab_size < wanted else ""
+    say(f"vocabulary: {tokenizer.vocab_size:,} word pieces for both languages{shrunk}")
     return tokenizer
 
 
@@ -180,16 +200,16 @@ def _paths(names: Sequence[str]) -> list[Path]:
 
 def _make_shards(run: Path, config: Config, tokenizer: Tokenizer, say: Callable[[str], None]) -> None:
     data, resuming = config.data, checkpoint.last_whole(run) is not None
-    parts = {"train": (data.source, data.target), "valid": (data.valid_source, data.valid_target)}
+    parts = {TRAINING_DATA: (data.source, data.target), VALIDATION_DATA: (data.valid_source, data.valid_target)}
     for name, files in parts.items():
         source, target = map(_paths, files)
-        folder = run / "data" / name
+        folder = run / name
         if not source or (folder.is_dir() and not all(file.exists() for file in (*source, *target))):
             continue  # the text has gone elsewhere, but its tokens are here
-        if name == "train" and resuming and not is_current(folder, source, target, tokenizer, data.max_length):
+        if name == TRAINING_DATA and resuming and not is_current(folder, source, target, tokenizer, data.max_length):
             raise CheckpointError(f"{run}: the training text is not what this run began with; take a new folder (-o)")
         shards = prepare(folder, source, target, tokenizer, max_length=data.max_length)
-        say(f"{name}: {_counted(shards.counts)}")
+        say(f"{'training' if name == TRAINING_DATA else 'validation'} text: {_counted(shards.counts)}")
 
 
 def _counted(counts: Counts) -> str:

@@ -18,6 +18,7 @@ from heedful.config import DEFAULT_PRESET, Config, Layer, differences, preset, r
 from heedful.errors import CheckpointError, ConfigError
 
 CONFIG, METRICS, LOCK = "config.toml", "metrics.jsonl", ".lock"
+TRAINING_DATA, VALIDATION_DATA = "data/train", "data/valid"
 
 # What may change between two starts of a run. Files may move: what counts is what is in them.
 MAY_CHANGE = frozenset(
@@ -53,7 +54,7 @@ def make_plan(run: Path, *, preset_name: str | None, layers: list[Layer]) -> Pla
     """Preset < layers for a new run; for one that exists, its own configuration comes first and must stay."""
     named = frozenset(f"{section}.{field}" for layer in layers for section in layer for field in layer[section])
     chosen = [preset(preset_name)] if preset_name else []
-    if not (run / CONFIG).is_file():
+    if not has_begun(run):
         return Plan(resolve(*(chosen or [preset(DEFAULT_PRESET)]), *layers), named, {})
     _, stored = read_toml(run / CONFIG)
     before = resolve(stored)
@@ -66,6 +67,11 @@ def make_plan(run: Path, *, preset_name: str | None, layers: list[Layer]) -> Pla
                 f"take a new folder (-o), or leave {name} as it was"
             )
     return Plan(after, named, changed)
+
+
+def has_begun(run: Path) -> bool:
+    """Is there anything yet that was made by the run's settings? Until its text is encoded they may change freely."""
+    return (run / CONFIG).is_file() and (run / TRAINING_DATA).is_dir()
 
 
 def write_config(run: Path, config: Config) -> None:

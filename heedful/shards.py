@@ -1,13 +1,13 @@
 """Token ids on disk: two languages' sentences in flat arrays, mapped into memory (§5.1 of the paper).
 
 A folder of shards is made once from text and tokenizer, and used again as long as both and `max_length` are the same.
-Memory stays constant for any corpus: text is encoded chunk by chunk, and of the ids only those in use are resident.
+Memory hardly grows with the corpus: text is encoded chunk by chunk, and only the sentences' lengths stay resident.
 Chunks are encoded in parallel and written in order, so that the files do not depend on the number of processes. This
 module knows nothing of batches or of torch.
 """
 
+import ctypes
 import hashlib
-import mmap
 import operator
 import os
 import pickle
@@ -15,13 +15,14 @@ import shutil
 import subprocess
 import sys
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import astuple, dataclass, field
 from functools import partial
-from itertools import chain, islice
+from itertools import chain, islice, repeat
 from pathlib import Path
 from queue import SimpleQueue
 from typing import IO, Any, TypeAlias, cast
@@ -42,10 +43,9 @@ _FORMAT = 1
 _RECORD = "record.json"
 # The beginning of every 16th sentence is kept in memory; the lengths say where those between begin.
 _BLOCK = 16
-# A map counts as resident memory wherever it was touched, and a kernel may map 2 MB for one sentence. So what is larger
-# than this is taken few sentences at a time, and given back to the page cache at once.
-_RESIDENT_BYTES = 300 * 2**20
-_MAPPED_SENTENCES = 128
+# More ids than this are read where they are wanted, and not mapped: a map counts as resident memory wherever it was
+# touched, and random sentences soon touch all of it.
+_MAPPED_BYTES = 300 * 2**20
 # Chunks bound the memory that is in flight, also where lines are long.
 _CHUNK_PAIRS = 4_096
 _CHUNK_CHARACTERS = 2**21
@@ -63,6 +63,7 @@ class Side:
 
     ids: Ids
     lengths: npt.NDArray[np.int32]
+    reader: "_Reader | None" = None
     _block_starts: Numbers = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -80,20 +81,34 @@ class Side:
     def gather(self, indices_N: Numbers) -> tuple[Numbers, Numbers]:
         """The ids of these sentences in a row, and their lengths."""
         starts_N, lengths_N = self.starts(indices_N), self.lengths[indices_N].astype(np.int64)
-        if self.ids.nbytes <= _RESIDENT_BYTES:
-            return take_slices(self.ids, starts_N, lengths_N).astype(np.int64), lengths_N
-        parts = [self._take_and_release(starts_N[n], lengths_N[n]) for n in _slices(len(indices_N))]
-        return np.concatenate(parts, dtype=np.int64), lengths_N
-
-    def _take_and_release(self, starts_N: Numbers, lengths_N: Numbers) -> Ids:
-        ids_T = take_slices(self.ids, starts_N, lengths_N)
-        if isinstance(self.ids.base, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
-            self.ids.base.madvise(mmap.MADV_DONTNEED)
-        return ids_T
+        take = self.reader.take_slices if self.reader else partial(take_slices, self.ids)
+        return take(starts_N, lengths_N).astype(np.int64), lengths_N
 
 
-def _slices(size: int) -> list[slice]:
-    return [slice(begin, begin + _MAPPED_SENTENCES) for begin in range(0, max(size, 1), _MAPPED_SENTENCES)]
+class _Reader:
+    """Slices of a file of numbers, read from the page cache.
+
+    `os.pread` would let go of the interpreter's lock at every sentence, and wait up to 5 ms to get it back from a busy
+    training thread. The same call by PyDLL keeps it.
+    """
+
+    def __init__(self, path: Path, dtype: str) -> None:
+        self._dtype = np.dtype(dtype)
+        self._file = os.open(path, os.O_RDONLY)
+        weakref.finalize(self, os.close, self._file)
+        self._pread = ctypes.PyDLL(None).pread
+        self._pread.argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int64)
+        self._pread.restype = ctypes.c_ssize_t
+
+    def take_slices(self, starts_N: Numbers, lengths_N: Numbers) -> Ids:
+        """The slices, one after the other."""
+        size = self._dtype.itemsize
+        slices_T = np.empty(lengths_N.sum(), self._dtype)
+        places_N = slices_T.ctypes.data + size * (np.cumsum(lengths_N) - lengths_N)
+        arguments = places_N.tolist(), (size * lengths_N).tolist(), (size * starts_N).tolist()
+        if sum(map(self._pread, repeat(self._file), *arguments)) != slices_T.nbytes:
+            raise CheckpointError("the shards were damaged while they were read")
+        return slices_T
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +220,8 @@ def _open_side(name: Path, dtype: str, num_sentences: int, num_tokens: int) -> S
     lengths = np.memmap(name.with_suffix(".lengths"), "<i4", mode="r")
     if (len(ids), len(lengths)) != (num_tokens, num_sentences):
         raise ValueError("cut off")
-    return Side(ids, lengths)
+    is_large = ids.nbytes > _MAPPED_BYTES and hasattr(os, "pread")
+    return Side(ids, lengths, _Reader(name.with_suffix(".ids"), dtype) if is_large else None)
 
 
 def _is_made_from(directory: Path, identity: str) -> bool:

@@ -16,7 +16,7 @@ import torch
 
 from heedful.checkpoint import checkpoint_steps, find_model, load_tensors
 from heedful.config import Layer
-from heedful.errors import CheckpointError, ConfigError
+from heedful.errors import CheckpointError, ConfigError, DataError
 from heedful.pipeline import Order, Outcome, run_training
 from heedful.training import Record, StepRecord, ValidationRecord
 
@@ -257,8 +257,10 @@ def test_a_run_without_text_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_vocabulary_that_the_text_cannot_fill_is_refused_when_it_was_asked_for(text: Path, tmp_path: Path) -> None:
-    with pytest.raises(Exception, match=r"tokenizer\.vocab_size = 8000: the text can fill at most \d+"):
+    with pytest.raises(DataError, match=r"tokenizer\.vocab_size = 8000: the text can fill at most \d+"):
         start(tmp_path / "run", files(text), {"tokenizer": {"vocab_size": 8000}})
+    outcome, _, _ = start(tmp_path / "run", files(text), {"train": {"steps": 1}})
+    assert outcome.step == 1  # the same folder, with a size that the text can fill
 
 
 def test_a_presets_vocabulary_shrinks_to_what_the_text_fills(text: Path, tmp_path: Path) -> None:
@@ -266,4 +268,4 @@ def test_a_presets_vocabulary_shrinks_to_what_the_text_fills(text: Path, tmp_pat
     said: list[str] = []
     order = Order(tmp_path / "run", "tiny", (MODEL, training, files(text)), None, "cpu")
     run_training(order, say=said.append, on_record=lambda *_: None)
-    assert any("not the preset's 1,600" in line for line in said)
+    assert any("does not fill the preset's 1,600" in line for line in said)

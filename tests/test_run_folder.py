@@ -14,6 +14,19 @@ from heedful.run_folder import append_metrics, cut_metrics, locked, make_plan, w
 LOCKING = "import sys, time; from pathlib import Path; from heedful.run_folder import locked\n"
 
 
+def begin(run: Path, *settings: str) -> None:
+    """A run whose text is encoded."""
+    write_config(run, resolve(*map(setting, settings)))
+    (run / "data" / "train").mkdir(parents=True)
+
+
+def test_settings_are_free_until_something_was_made_by_them(tmp_path: Path) -> None:
+    write_config(tmp_path, resolve(setting("tokenizer.vocab_size=800")))
+    assert make_plan(tmp_path, preset_name=None, layers=[]).config.tokenizer.vocab_size == 37_000
+    begin(tmp_path, "tokenizer.vocab_size=800")
+    assert make_plan(tmp_path, preset_name=None, layers=[]).config.tokenizer.vocab_size == 800
+
+
 def test_a_new_run_takes_preset_and_layers(tmp_path: Path) -> None:
     plan = make_plan(tmp_path, preset_name="tiny", layers=[setting("train.steps=7")])
     assert (plan.config.train.steps, plan.config.model.d_model) == (7, 128)
@@ -23,13 +36,13 @@ def test_a_new_run_takes_preset_and_layers(tmp_path: Path) -> None:
 
 def test_without_a_preset_a_new_run_is_base_and_an_old_one_stays_what_it_is(tmp_path: Path) -> None:
     assert make_plan(tmp_path, preset_name=None, layers=[]).config.model.d_model == 512
-    write_config(tmp_path, resolve(setting("model.d_model=64")))
+    begin(tmp_path, "model.d_model=64")
     assert make_plan(tmp_path, preset_name=None, layers=[]).config.model.d_model == 64
 
 
 @pytest.mark.parametrize("text", ["train.steps=9", "train.patience=2", "train.checkpoint_steps=3", "decode.alpha=1.0"])
 def test_steps_patience_and_checkpoints_may_change_and_are_named(tmp_path: Path, text: str) -> None:
-    write_config(tmp_path, resolve())
+    begin(tmp_path)
     plan = make_plan(tmp_path, preset_name=None, layers=[setting(text)])
     assert list(plan.changed) == [text.split("=")[0]]
 
@@ -38,7 +51,7 @@ def test_steps_patience_and_checkpoints_may_change_and_are_named(tmp_path: Path,
     "text", ["model.d_ff=64", "tokenizer.vocab_size=800", "train.batch_tokens=999", "train.seed=5", "data.max_length=9"]
 )
 def test_what_shapes_model_or_data_may_not_change(tmp_path: Path, text: str) -> None:
-    write_config(tmp_path, resolve())
+    begin(tmp_path)
     name = text.split("=")[0]
     with pytest.raises(ConfigError, match=name.replace(".", r"\.")) as caught:
         make_plan(tmp_path, preset_name=None, layers=[setting(text)])

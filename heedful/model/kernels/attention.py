@@ -27,6 +27,7 @@ from heedful.tiles import TILE, Tiles
 LOG2_E = math.log2(math.e)
 # Programs a head that share the tiles of long sentences; more than a GPU runs at once.
 LONG_PROGRAMS = 96
+LAUNCH = {"num_warps": 4, "num_stages": 1}
 
 
 @triton.jit
@@ -244,7 +245,7 @@ def _run_forward(parts: Parts, tables: Tables, num_heads: int) -> tuple[Tensor, 
     _forward[(num_heads, len(tables.query_tiles_A4))](
         query, key, value, output, lse, tables.query_tiles_A4, tables.first_key_T, tables.end_key_T,
         query.stride(0), key.stride(0), value.stride(0), output.stride(0), query.size(0), len(tables.query_tiles_A4),
-        **_constants(parts, num_heads), num_warps=4, num_stages=1,
+        **_constants(parts, num_heads), **LAUNCH,
     )  # fmt: skip
     return output, lse
 
@@ -259,11 +260,11 @@ def _run_backward(
     intervals = tables.first_key_T, tables.end_key_T
     _backward_whole[(num_heads, num_tiles)](
         *parts, grad, lse, *grads, tables.query_tiles_A4, tables.num_long_2, *intervals,
-        *strides, grad.stride(0), *grad_strides, rows, num_tiles, **constants, num_warps=4, num_stages=1,
+        *strides, grad.stride(0), *grad_strides, rows, num_tiles, **constants, **LAUNCH,
     )  # fmt: skip
     _backward_long[(num_heads, min(LONG_PROGRAMS, len(tables.key_tiles_C4)))](
         *parts, output, grad, lse, *grads, tables.query_tiles_A4, tables.key_tiles_C4, tables.num_long_2, *intervals,
-        *strides, output.stride(0), grad.stride(0), *grad_strides, rows, **constants, num_warps=4, num_stages=1,
+        *strides, output.stride(0), grad.stride(0), *grad_strides, rows, **constants, **LAUNCH,
     )  # fmt: skip
 
 

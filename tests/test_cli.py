@@ -1,0 +1,316 @@
+"""The command line: what goes to stdout and stderr, exit codes, and what bad input gets."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import torch
+
+from heedful import cli
+from heedful.config import resolve
+from heedful.sizes import num_parameters
+
+ROOT = Path(__file__).parent.parent
+TINY = ["--preset", "tiny", "--device", "cpu", "--set", "train.batch_tokens=256", "--set", "data.max_length=40"]
+SMALL = ["--set", "model.d_model=16", "--set", "model.d_ff=32", "--set", "model.num_layers=1"]
+
+
+class Result(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def heedful(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
+    """Run a command in this process."""
+
+    def run(*arguments: object, stdin: bytes = b"") -> Result:
+        monkeypatch.setattr(sys, "argv", ["heedful", *map(str, arguments)])
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        with pytest.raises(SystemExit) as left:
+            cli.main()
+        out, err = capfd.readouterr()
+        return Result(int(left.value.code or 0), out, err)
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("text")
+    lines = [f"the cat number {n} sat on the mat" for n in range(200)]
+    (folder / "train.en").write_text("\n".join(lines) + "\n")
+    (folder / "train.de").write_text("\n".join(line.replace("the", "die") for line in lines) + "\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def model(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = tmp_path_factory.mktemp("model") / "run"
+    files = ["-s", text / "train.en", "-t", text / "train.de", "-o", run]
+    command = [sys.executable, "-m", "heedful", "train", *map(str, files), *TINY, *SMALL, "--steps", "3"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == ""
+    assert "the model is in" in done.stderr
+    return run
+
+
+def one_line(result: Result) -> str:
+    """The one line that a user's mistake gets."""
+    assert result.code == 2
+    assert result.out == ""
+    assert result.err.count("\n") == 1
+    assert "Traceback" not in result.err
+    return result.err
+
+
+# ------------------------------------------------------------------------------------------------------- translating
+
+
+def test_one_line_out_for_each_line_in(heedful: Run, model: Path) -> None:
+    lines = "the cat\n\n   \nsat on the mat\r\n🙂 \x00 שלום\nthe".encode()
+    result = heedful("translate", "-m", model, stdin=lines)
+    assert result.code == 0
+    assert result.out.count("\n") == 6
+    assert result.out.split("\n")[1:3] == ["", ""]
+    assert result.err == ""
+
+
+def test_no_line_in_no_line_out(heedful: Run, model: Path) -> None:
+    assert heedful("translate", "-m", model) == Result(0, "", "")
+
+
+def test_a_compressed_file_is_read_as_it_is_and_written_to_a_file(heedful: Run, model: Path, tmp_path: Path) -> None:
+    source, target = tmp_path / "in.gz", tmp_path / "out.txt"
+    source.write_bytes(gzip.compress(b"the cat\nthe mat\n"))
+    assert heedful("translate", "-m", model, source, "-o", target).out == ""
+    assert target.read_text().count("\n") == 2
+
+
+def test_jsonl_has_scores_and_token_probabilities(heedful: Run, model: Path) -> None:
+    result = heedful("translate", "-m", model, "--n-best", "2", "--format", "jsonl", stdin=b"the cat\n\n")
+    first, blank = map(json.loads, result.out.splitlines())
+    assert len(first["hypotheses"]) == 2
+    best = first["hypotheses"][0]
+    assert sum(best["token_log_probs"]) == pytest.approx(best["log_prob"], abs=1e-4)
+    assert len(best["tokens"]) == len(best["token_log_probs"])
+    assert blank["translation"] == ""
+
+
+def test_n_best_is_written_as_moses_does(heedful: Run, model: Path) -> None:
+    result = heedful("translate", "-m", model, "--n-best", "3", stdin=b"the cat\nthe mat\n")
+    fields = [line.split(" ||| ") for line in result.out.splitlines()]
+    assert [field[0] for field in fields] == ["0"] * 3 + ["1"] * 3
+    scores = [float(field[3]) for field in fields[:3]]
+    assert scores == sorted(scores, reverse=True)
+
+
+def test_sampling_follows_its_seed(heedful: Run, model: Path) -> None:
+    def sample(seed: int) -> str:
+        return heedful("translate", "-m", model, "--sample", "--seed", seed, stdin=b"the cat\n" * 5).out
+
+    assert sample(1) == sample(1)
+    assert sample(1) != sample(2)
+
+
+def test_a_translation_begins_with_its_prefix(heedful: Run, model: Path, tmp_path: Path) -> None:
+    (tmp_path / "prefix").write_text("die mat\n\n")
+    result = heedful("translate", "-m", model, "--prefix", tmp_path / "prefix", stdin=b"the cat\nthe mat\n")
+    assert result.out.startswith("die mat")
+
+
+def test_an_answer_comes_before_the_next_line(model: Path) -> None:
+    command = [sys.executable, "-m", "heedful", "translate", "-m", str(model), "--greedy"]
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        for line in (b"the cat\n", b"the mat\n"):
+            process.stdin.write(line)
+            process.stdin.flush()
+            assert process.stdout.readline().endswith(b"\n")
+        process.stdin.close()
+        assert process.wait(30) == 0
+
+
+def test_a_reader_that_leaves_ends_us_quietly(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_text("the cat\n" * 3000)
+    command = f"{sys.executable} -m heedful translate -m {model} --greedy {tmp_path}/in.txt | head -n 1"
+    done = subprocess.run(command, shell=True, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.stdout.count("\n") == 1
+    assert done.stderr == ""
+
+
+def test_a_long_line_is_split_joined_and_counted(heedful: Run, model: Path) -> None:
+    result = heedful("translate", "-m", model, "--greedy", stdin=b"the cat sat on the mat. " * 60 + b"\n")
+    assert result.out.count("\n") == 1
+    assert "1 lines were longer than data.max_length" in result.err
+
+
+# ---------------------------------------------------------------------------------------------------------- scoring
+
+
+def test_a_score_is_the_sum_of_its_tokens(heedful: Run, model: Path, tmp_path: Path) -> None:
+    (tmp_path / "s").write_text("the cat\nthe mat\n")
+    (tmp_path / "t").write_text("die cat\n\n")
+    files = ["-s", tmp_path / "s", "-t", tmp_path / "t"]
+    result = heedful("score", "-m", model, *files)
+    records = [json.loads(line) for line in heedful("score", "-m", model, *files, "--format", "jsonl").out.splitlines()]
+    assert [float(line) for line in result.out.splitlines()] == pytest.approx(
+        [r["log_prob"] for r in records], abs=1e-5
+    )
+    assert sum(records[0]["token_log_probs"]) == pytest.approx(records[0]["log_prob"])
+    assert records[1]["tokens"] == ["</s>"]
+    assert "perplexity" in result.err
+
+
+def test_evaluating_a_model_and_a_file(heedful: Run, model: Path, text: Path) -> None:
+    report = json.loads(
+        heedful(
+            "evaluate", "-m", model, "-s", text / "train.en", "-r", text / "train.de", "-b", "1", "--format", "json"
+        ).out
+    )
+    assert report["bleu"]["signature"].startswith("nrefs:1")
+    assert report["perplexity"]["per_piece"] > 1
+    same = heedful("evaluate", "--hypotheses", text / "train.de", "-r", text / "train.de").out
+    assert "100.00" in same
+    assert "nrefs:1" in same
+
+
+def test_evaluate_wants_a_model_or_hypotheses(heedful: Run, text: Path) -> None:
+    result = heedful("evaluate", "-r", text / "train.de")
+    assert result.code == 2
+    assert "--hypotheses" in result.err
+
+
+# ------------------------------------------------------------------------------------------- settings, sizes, corpus
+
+
+def test_config_prints_toml_that_is_a_recipe(heedful: Run, tmp_path: Path) -> None:
+    out = heedful("config", "--preset", "big", "--set", "train.seed=9").out
+    assert tomllib.loads(out)["train"]["seed"] == 9
+    (tmp_path / "recipe.toml").write_text(out)
+    assert heedful("config", tmp_path / "recipe.toml").out == out
+
+
+def test_info_prints_the_parameters_of_preset_and_model(heedful: Run, model: Path) -> None:
+    assert f"{num_parameters(resolve().model, 37_000):,}" in heedful("info", "--preset", "base").out
+    out = heedful("info", model).out
+    assert "en → de" in out
+    assert "parameters" in out
+
+
+def test_dry_run_prints_and_writes_nothing(heedful: Run, text: Path, tmp_path: Path) -> None:
+    files = ["-s", text / "train.en", "-t", text / "train.de", "-o", tmp_path / "run"]
+    out = heedful("train", *files, "--preset", "big", "--dry-run").out
+    assert "d_model = 1024" in out
+    assert "memory" in out
+    assert not (tmp_path / "run").exists()
+
+
+def test_average_makes_a_model(heedful: Run, model: Path, tmp_path: Path) -> None:
+    checkpoint = next((model / "checkpoints").iterdir())
+    assert heedful("average", checkpoint, checkpoint, "-o", tmp_path / "mean").code == 0
+    assert heedful("translate", "-m", tmp_path / "mean", stdin=b"the\n").out.count("\n") == 1
+    assert "is there already" in one_line(heedful("average", checkpoint, "-o", tmp_path / "mean"))
+
+
+def test_corpus_writes_aligned_files(heedful: Run, tmp_path: Path) -> None:
+    assert heedful("corpus", "--pair", "ko-en", "--pairs", "50", "-o", tmp_path).code == 0
+    assert (tmp_path / "train.ko").read_text().count("\n") == (tmp_path / "train.en").read_text().count("\n") == 50
+
+
+def test_help_is_quick_and_without_torch() -> None:
+    code = """
+import sys
+from heedful import cli
+sys.argv = ["heedful", "--help"]
+try:
+    cli.main()
+except SystemExit:
+    sys.exit("torch" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    assert "translate" in done.stdout
+
+
+# -------------------------------------------------------------------------------------------------------- bad input
+
+
+def train_on(heedful: Run, source: object, target: object, run: Path, *more: object) -> Result:
+    return heedful("train", "-s", source, "-t", target, "-o", run, *TINY, *SMALL, "--steps", "2", *more)
+
+
+def test_bad_text_is_named_with_file_and_line(heedful: Run, text: Path, tmp_path: Path) -> None:
+    good, run = text / "train.de", tmp_path / "run"
+    short, invalid, empty = tmp_path / "short.en", tmp_path / "invalid.en", tmp_path / "empty.en"
+    short.write_text("one line\n")
+    invalid.write_bytes(b"fine\nnot \xff fine\n" + b"x\n" * 198)
+    empty.write_text("")
+    assert "no such file" in one_line(train_on(heedful, tmp_path / "none.en", good, run))
+    assert "folder" in one_line(train_on(heedful, tmp_path, good, run))
+    assert "1 lines" in (message := one_line(train_on(heedful, short, good, run)))
+    assert "200" in message
+    assert f"{invalid}:2" in one_line(train_on(heedful, invalid, good, run))
+    assert "empty" in one_line(train_on(heedful, empty, empty, run))
+
+
+def test_bad_settings_are_named(heedful: Run, text: Path, tmp_path: Path) -> None:
+    good = (text / "train.en", text / "train.de")
+
+    def told(*settings: str) -> str:
+        return one_line(train_on(heedful, *good, tmp_path / "run", *settings))
+
+    assert "did you mean model.d_ff?" in told("--set", "model.d_fff=3")
+    assert "model.d_model = 18 does not divide" in told("--set", "model.d_model=18")
+    assert "the text can fill at most" in told("--set", "tokenizer.vocab_size=16000")
+    assert "preset 'huge' is unknown" in one_line(heedful("config", "--preset", "huge"))
+
+
+def test_a_run_of_another_configuration_is_refused(heedful: Run, text: Path, model: Path) -> None:
+    before = (model / "config.toml").read_bytes()
+    message = one_line(train_on(heedful, text / "train.en", text / "train.de", model, "--set", "model.d_ff=64"))
+    assert "model.d_ff = 64, but the run" in message
+    assert (model / "config.toml").read_bytes() == before
+
+
+def test_a_device_that_is_not_there_is_named(heedful: Run, model: Path) -> None:
+    missing = "mps" if torch.cuda.is_available() else "cuda"
+    assert f"device {missing} was asked for" in one_line(heedful("translate", "-m", model, "--device", missing))
+
+
+def test_a_model_that_is_none_is_named(heedful: Run, model: Path, tmp_path: Path) -> None:
+    assert "no such folder" in one_line(heedful("translate", "-m", tmp_path / "none"))
+    assert "holds no model" in one_line(heedful("translate", "-m", tmp_path))
+    assert "n_best = 9 is more than a beam of 2" in one_line(
+        heedful("translate", "-m", model, "-b", "2", "--n-best", "9", stdin=b"the\n")
+    )
+
+
+def test_invalid_input_is_named_with_its_line_and_leaves_the_output_file(
+    heedful: Run, model: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out.txt"
+    out.write_text("precious")
+    result = heedful("translate", "-m", model, "-o", out, stdin=b"the cat\n\xff\n")
+    assert "<stdin>:2: not valid UTF-8" in one_line(result)
+    assert out.read_text() == "precious"
+
+
+def test_a_pair_that_the_corpus_has_not_is_named(heedful: Run, tmp_path: Path) -> None:
+    assert "'en-fr'" in one_line(heedful("corpus", "--pair", "en-fr", "-o", tmp_path / "c"))
+    assert "'en-en'" in one_line(heedful("demo", "--pair", "en-en"))
