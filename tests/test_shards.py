@@ -110,27 +110,38 @@ def test_gather_is_slicing(rows: list[list[int]], data: st.DataObject) -> None:
     assert ids_T.dtype == lengths_N.dtype == np.dtype(np.int64)
 
 
-def test_a_large_corpus_is_gathered_alike_and_given_back(text: Text, monkeypatch: pytest.MonkeyPatch) -> None:
-    side = text.prepare().source
+def test_a_large_corpus_is_gathered_alike(text: Text, monkeypatch: pytest.MonkeyPatch) -> None:
     indices = np.random.default_rng(1).integers(0, 60, 500)
-    small = side.gather(indices)
-    monkeypatch.setattr(module, "_RESIDENT_BYTES", 0)
-    large = side.gather(indices)
-    assert all(np.array_equal(*arrays) for arrays in zip(small, large, strict=True))
+    small = text.prepare().source.gather(indices)
+    monkeypatch.setattr(module, "_MAPPED_BYTES", 0)
+    side = open_shards(text.directory).source
+    assert side.reader is not None
+    assert all(np.array_equal(*arrays) for arrays in zip(small, side.gather(indices), strict=True))
     assert [len(part) for part in side.gather(indices[:0])] == [0, 0]
+    os.truncate(text.directory / "source.ids", 10)
+    with pytest.raises(CheckpointError, match="damaged"):
+        side.gather(indices)
 
 
-def test_a_large_corpus_does_not_stay_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    num_sentences, length = 2**20, 32
-    (tmp_path / "ids").write_bytes(bytes(2 * num_sentences * length))
-    side = Side(np.memmap(tmp_path / "ids", "<u2", mode="r"), np.full(num_sentences, length, np.int32))
+def test_a_large_corpus_does_not_stay_in_memory(text: Text, monkeypatch: pytest.MonkeyPatch) -> None:
+    num_sentences, length = 2_000, 8_000
+    text.prepare()
+    record = msgspec.json.decode((text.directory / "record.json").read_bytes())
+    record["counts"] |= dict.fromkeys(("source_tokens", "target_tokens"), num_sentences * length)
+    record["counts"]["kept"] = num_sentences
+    (text.directory / "record.json").write_bytes(msgspec.json.encode(record))
+    for name in ("source", "target"):
+        (text.directory / f"{name}.ids").write_bytes(bytes(2 * num_sentences * length))
+        np.full(num_sentences, length, "<i4").tofile(text.directory / f"{name}.lengths")
     growth = []
-    for limit in (0, 2**30):
-        monkeypatch.setattr(module, "_RESIDENT_BYTES", limit)
+    for limit in (0, 2**40):
+        monkeypatch.setattr(module, "_MAPPED_BYTES", limit)
+        side = open_shards(text.directory).source
         before = resident_bytes()
-        side.gather(np.arange(0, num_sentences, 64))
+        for sentence in range(num_sentences):
+            side.gather(np.array([sentence]))
         growth.append(resident_bytes() - before)
-    assert growth[0] < 16e6 < 50e6 < growth[1]
+    assert growth[0] < 8e6 < 24e6 < growth[1]
 
 
 def resident_bytes() -> int:
