@@ -298,8 +298,9 @@ def _remember_files(directory: Path, files: list[_File]) -> None:
 @contextmanager
 def _replacing(directory: Path) -> Iterator[Path]:
     """A folder to write to, which takes the place of `directory` when all has gone well."""
-    if directory.exists() and not (directory / _RECORD).exists() and any(directory.iterdir()):
-        raise CheckpointError(f"{directory} holds files that are no shards; move them away")
+    is_free = not directory.exists() or (directory.is_dir() and not any(directory.iterdir()))
+    if not is_free and not (directory / _RECORD).is_file():
+        raise CheckpointError(f"{directory} holds something that is no shards; move it away")
     unfinished, old = (directory.with_name(f".{directory.name}.{word}") for word in ("partial", "old"))
     try:
         _remove(unfinished, old)

@@ -363,12 +363,17 @@ def test_a_full_disk_is_one_line(text: Text, monkeypatch: pytest.MonkeyPatch) ->
     assert text.left == []
 
 
-def test_a_folder_of_other_files_is_not_touched(text: Text) -> None:
+def test_what_is_not_ours_is_not_touched(text: Text) -> None:
     text.directory.mkdir(parents=True)
-    (text.directory / "thesis.tex").write_text("dear")
-    with pytest.raises(CheckpointError, match="holds files that are no shards"):
-        text.prepare()
-    assert (text.directory / "thesis.tex").read_text() == "dear"
+    assert len(text.prepare()) == 60
+    shutil.rmtree(text.directory)
+    for thesis in (text.directory / "thesis.tex", text.directory):
+        shutil.rmtree(text.directory, ignore_errors=True)
+        thesis.parent.mkdir(exist_ok=True)
+        thesis.write_text("dear")
+        with pytest.raises(CheckpointError, match="holds something that is no shards"):
+            text.prepare()
+        assert thesis.read_text() == "dear"
 
 
 def cut_ids(directory: Path) -> None:
