@@ -2,42 +2,32 @@
 
 A folder of shards is made once from text and tokenizer, and used again as long as both and `max_length` are the same.
 Memory hardly grows with the corpus: text is encoded chunk by chunk, and only the sentences' lengths stay resident.
-Chunks are encoded in parallel and written in order, so that the files do not depend on the number of processes. This
-module knows nothing of batches or of torch.
+This module knows nothing of batches or of torch.
 """
 
 import ctypes
 import hashlib
-import operator
 import os
-import pickle
 import shutil
-import subprocess
-import sys
 import time
 import weakref
-from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain, islice, repeat
+from itertools import repeat
 from pathlib import Path
-from queue import SimpleQueue
-from typing import IO, Any, TypeAlias, cast
+from typing import IO
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from heedful.corpus import SentencePair, fingerprint, read_pairs
-from heedful.errors import CheckpointError, DataError, DeviceError
-from heedful.tokenizer import BulkEncoder, Tokenizer, take_slices
-
-Ids: TypeAlias = npt.NDArray[Any]
-Numbers: TypeAlias = npt.NDArray[np.int64]
-Truths: TypeAlias = npt.NDArray[np.bool_]
+from heedful.corpus import fingerprint, read_pairs
+from heedful.encoding import Counts as Counts
+from heedful.encoding import Encoded, Encoding, Ids, Numbers
+from heedful.errors import CheckpointError, DataError
+from heedful.tokenizer import Tokenizer, take_slices
 
 _FORMAT = 1
 _RECORD = "record.json"
@@ -46,13 +36,6 @@ _BLOCK = 16
 # More ids than this are read where they are wanted, and not mapped: a map counts as resident memory wherever it was
 # touched, and random sentences soon touch all of it.
 _MAPPED_BYTES = 300 * 2**20
-# Chunks bound the memory that is in flight, also where lines are long.
-_CHUNK_PAIRS = 4_096
-_CHUNK_CHARACTERS = 2**21
-# So many chunks are encoded here in less time than other processes take to start.
-_FEW_CHUNKS = 5
-# With more processes than this the reading of the text is what takes the time.
-_MOST_PROCESSES = 8
 # A file that changes within the tick of its clock looks unchanged; after this it does not.
 _CLOCK_TICK_NS = 2_000_000_000
 
@@ -111,21 +94,6 @@ class _Reader:
         return slices_T
 
 
-@dataclass(frozen=True, slots=True)
-class Counts:
-    """What became of the pairs that were read; tokens are those of the kept pairs, with eos."""
-
-    read: int
-    kept: int
-    empty: int
-    too_long: int
-    source_tokens: int
-    target_tokens: int
-
-    def __add__(self, other: "Counts") -> "Counts":
-        return Counts(*map(operator.add, astuple(self), astuple(other)))
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Shards:
     """A parallel corpus as numbers: sentence n of the source side and sentence n of the target side are a pair."""
@@ -182,7 +150,7 @@ def prepare(
     if _is_made_from(directory, identity):
         _remember_files(directory, files)
         return open_shards(directory)
-    encoding = _Encoding(tokenizer, max_length)
+    encoding = Encoding(tokenizer, max_length)
     with _replacing(directory) as folder:
         with closing(encoding.encode(pairs, processes=processes)) as encoded:
             counts = _write_sides(folder, encoded, progress or _ignore)
@@ -325,7 +293,7 @@ def _sync(file: IO[bytes]) -> None:
     os.fsync(file.fileno())
 
 
-def _write_sides(folder: Path, encoded: Iterable["_Encoded"], progress: Callable[[Counts], None]) -> Counts:
+def _write_sides(folder: Path, encoded: Iterable[Encoded], progress: Callable[[Counts], None]) -> Counts:
     counts = Counts(0, 0, 0, 0, 0, 0)
     with ExitStack() as stack:
         source, target = (_Writer(folder / name, stack) for name in ("source", "target"))
@@ -365,176 +333,3 @@ def _check_not_empty(counts: Counts, max_length: int) -> None:
 
 def _ignore(counts: Counts) -> None:
     """What is done with the counts on the way where nobody asks for them."""
-
-
-# ------------------------------------------------------------------------------------------------------- text → numbers
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Encoded:
-    """What some pairs come to: of those that are kept the ids, each sentence closed by eos, and the lengths with it."""
-
-    source_ids: Ids
-    source_lengths: Numbers
-    target_ids: Ids
-    target_lengths: Numbers
-    counts: Counts
-
-
-@dataclass(frozen=True, slots=True)
-class _Encoding:
-    """How pairs are encoded: those with an empty side, or over `max_length` pieces on a side, are left out."""
-
-    tokenizer: Tokenizer
-    max_length: int
-
-    @property
-    def dtype(self) -> str:
-        """The smallest kind of number that holds every id."""
-        return "<u2" if self.tokenizer.vocab_size <= 2**16 else "<u4"
-
-    def encode(self, pairs: Iterator[SentencePair], *, processes: int | None = None) -> Generator[_Encoded]:
-        """The pairs, encoded, in order; few of them are encoded in this process, whatever `processes` says."""
-        chunks, num_processes = _chunks(pairs), processes or _num_processes()
-        first = list(islice(chunks, _FEW_CHUNKS))
-        if num_processes == 1 or len(first) < _FEW_CHUNKS or not sys.executable:
-            yield from map(self._start(), chain(first, chunks))
-        else:
-            yield from _encode_in_processes(chain(first, chunks), self, num_processes)
-
-    def _start(self) -> Callable[["_Chunk"], _Encoded]:
-        """A function that encodes chunks, and remembers words from one to the next."""
-        return partial(self._encode_chunk, BulkEncoder(self.tokenizer))
-
-    def _encode_chunk(self, encoder: BulkEncoder, chunk: "_Chunk") -> _Encoded:
-        sources, targets = chunk.source.split("\n"), chunk.target.split("\n")
-        source_T, source_lengths_N = encoder.encode(sources)
-        target_T, target_lengths_N = encoder.encode(targets)
-        empty_N = _are_blank(sources) | _are_blank(targets) | (source_lengths_N == 0) | (target_lengths_N == 0)
-        kept_N = ~empty_N & (np.maximum(source_lengths_N, target_lengths_N) <= self.max_length)
-        source_ids, source_lengths = self._keep(source_T, source_lengths_N, kept_N)
-        target_ids, target_lengths = self._keep(target_T, target_lengths_N, kept_N)
-        kept, empty = int(kept_N.sum()), int(empty_N.sum())
-        counts = Counts(len(sources), kept, empty, len(sources) - kept - empty, len(source_ids), len(target_ids))
-        return _Encoded(source_ids, source_lengths, target_ids, target_lengths, counts)
-
-    def _keep(self, ids_T: Ids, lengths_N: Numbers, kept_N: Truths) -> tuple[Ids, Numbers]:
-        kept_T, lengths = ids_T[np.repeat(kept_N, lengths_N)], lengths_N[kept_N]
-        closed_T = np.insert(kept_T, np.cumsum(lengths), Tokenizer.eos_id)
-        return closed_T.astype(self.dtype), lengths + 1
-
-
-@dataclass(frozen=True, slots=True)
-class _Chunk:
-    """Some pairs: the lines of each side, joined by line ends."""
-
-    source: str
-    target: str
-
-
-def _are_blank(lines: list[str]) -> Truths:
-    return np.fromiter((not line or line.isspace() for line in lines), np.bool_, len(lines))
-
-
-def _chunks(pairs: Iterator[SentencePair]) -> Iterator[_Chunk]:
-    while chunk := list(_some(pairs)):
-        yield _Chunk("\n".join(pair.source for pair in chunk), "\n".join(pair.target for pair in chunk))
-
-
-def _some(pairs: Iterator[SentencePair]) -> Iterator[SentencePair]:
-    num_characters = 0
-    for pair in islice(pairs, _CHUNK_PAIRS):
-        yield pair
-        num_characters += len(pair.source) + len(pair.target)
-        if num_characters >= _CHUNK_CHARACTERS:
-            return
-
-
-# --------------------------------------------------------------------------------------------------- in many processes
-
-
-def _num_processes() -> int:
-    available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(available, _MOST_PROCESSES)
-
-
-def _encode_in_processes(chunks: Iterator[_Chunk], encoding: _Encoding, processes: int) -> Iterator[_Encoded]:
-    idle: SimpleQueue[_Worker] = SimpleQueue()
-
-    def encode(chunk: _Chunk) -> _Encoded:
-        worker = idle.get()
-        try:
-            return worker.encode(chunk)
-        finally:
-            idle.put(worker)
-
-    # The threads are left last: each waits for a worker, and goes when that has ended.
-    with ThreadPoolExecutor(processes) as threads, ExitStack() as workers:
-        for _ in range(processes):
-            idle.put(workers.enter_context(closing(_Worker(encoding))))
-        waiting: deque[Future[_Encoded]] = deque()
-        for chunk in chunks:
-            waiting.append(threads.submit(encode, chunk))
-            if len(waiting) > 2 * processes:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
-
-
-class _Worker:
-    """A process that encodes chunks: they arrive on its stdin, and what they come to leaves on its stdout.
-
-    It is a plain Python process and not one of `multiprocessing`: with spawn or forkserver that would run the caller's
-    script a second time, unless it is guarded by `if __name__ == "__main__"`, and a fork copies locks that threads of
-    torch may hold. It has a session of its own, so that Ctrl-C reaches only the process that started it; it leaves when
-    that one does, as its stdin ends then.
-    """
-
-    def __init__(self, encoding: _Encoding) -> None:
-        try:
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-c", "from heedful.shards import serve; serve()"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                env=os.environ | {"PYTHONPATH": _module_path(), "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise DeviceError(f"no process could be started to encode text: {error.strerror}") from error
-        self._stdin, self._stdout = cast(IO[bytes], self._process.stdin), cast(IO[bytes], self._process.stdout)
-        self._settings: _Encoding | None = encoding
-
-    def encode(self, chunk: _Chunk) -> _Encoded:
-        """The chunk, encoded there."""
-        try:
-            pickle.dump((self._settings, chunk), self._stdin)
-            self._stdin.flush()
-            encoded: _Encoded = pickle.load(self._stdout)
-        except (OSError, EOFError, pickle.UnpicklingError) as error:
-            reason = f"ended with exit code {self._process.wait()}; was there too little memory?"
-            raise DeviceError(f"a process that encoded text {reason}") from error
-        self._settings = None
-        return encoded
-
-    def close(self) -> None:
-        """End the process, whatever it does."""
-        self._process.kill()
-        with suppress(OSError), self._process:
-            pass
-
-
-def serve() -> None:
-    """The work of a `_Worker`: encode what arrives on stdin until it ends. The settings come with the first chunk."""
-    with suppress(EOFError, OSError):
-        encoding, chunk = pickle.load(sys.stdin.buffer)
-        encode = encoding._start()
-        while True:
-            pickle.dump(encode(chunk), sys.stdout.buffer)
-            sys.stdout.buffer.flush()
-            _, chunk = pickle.load(sys.stdin.buffer)
-    os._exit(0)  # a stdout that nobody reads any more must not complain
-
-
-def _module_path() -> str:
-    """Where a process finds the modules that this one found."""
-    return os.pathsep.join([*filter(None, sys.path), str(Path(__file__).parents[1])])

@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from heedful import encoding
 from heedful import shards as module
 from heedful.errors import CheckpointError, DataError, DeviceError
 from heedful.shards import Counts, Shards, Side, is_current, open_shards, prepare
@@ -38,8 +39,8 @@ LINE = st.text(st.characters(exclude_characters="\n", exclude_categories=["Cs"])
 @pytest.fixture(autouse=True)
 def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that a few lines are many chunks, and other processes start for them."""
-    monkeypatch.setattr(module, "_CHUNK_PAIRS", 7)
-    monkeypatch.setattr(module, "_FEW_CHUNKS", 2)
+    monkeypatch.setattr(encoding, "_CHUNK_PAIRS", 7)
+    monkeypatch.setattr(encoding, "_FEW_CHUNKS", 2)
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # the tests' own time
 
 
@@ -200,7 +201,7 @@ def test_the_files_do_not_depend_on_the_processes(text: Text, processes: int, mo
     alone = text.prepare()
     expected = contents(text.directory)
     shutil.rmtree(text.directory)
-    monkeypatch.setattr(module, "BulkEncoder", no_encoding)
+    monkeypatch.setattr(encoding, "BulkEncoder", no_encoding)
     together = text.prepare(processes=processes)
     assert contents(text.directory) == expected
     assert together.counts == alone.counts
@@ -210,15 +211,15 @@ def test_chunks_are_bounded_in_characters_too(text: Text, monkeypatch: pytest.Mo
     expected = sentences(text.prepare().source)
     shutil.rmtree(text.directory)
     seen: list[Counts] = []
-    monkeypatch.setattr(module, "_CHUNK_PAIRS", 1000)
-    monkeypatch.setattr(module, "_CHUNK_CHARACTERS", 100)
+    monkeypatch.setattr(encoding, "_CHUNK_PAIRS", 1000)
+    monkeypatch.setattr(encoding, "_CHUNK_CHARACTERS", 100)
     assert sentences(text.prepare(progress=seen.append).source) == expected
     assert len(seen) > 10
     assert [counts.read for counts in seen] == sorted(counts.read for counts in seen)
 
 
 def test_few_lines_start_no_process(text: Text, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_FEW_CHUNKS", 50)
+    monkeypatch.setattr(encoding, "_FEW_CHUNKS", 50)
     monkeypatch.setattr(subprocess, "Popen", no_encoding)
     assert len(text.prepare(processes=2)) == 60
 
@@ -234,7 +235,7 @@ def test_ids_take_four_bytes_where_two_are_too_few(text: Text, monkeypatch: pyte
 
 def test_what_is_made_is_used_again(text: Text, monkeypatch: pytest.MonkeyPatch) -> None:
     made = text.prepare()
-    monkeypatch.setattr(module._Encoding, "encode", no_encoding)
+    monkeypatch.setattr(encoding.Encoding, "encode", no_encoding)
     again = text.prepare(processes=2)
     assert again.counts == made.counts
     assert sentences(again.source) == sentences(made.source)
@@ -243,7 +244,7 @@ def test_what_is_made_is_used_again(text: Text, monkeypatch: pytest.MonkeyPatch)
 
 def test_content_decides_and_not_the_clock(text: Text, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     text.prepare()
-    monkeypatch.setattr(module._Encoding, "encode", no_encoding)
+    monkeypatch.setattr(encoding.Encoding, "encode", no_encoding)
     os.utime(text.source, (1, 1))
     text.target = text.target.rename(tmp_path / "renamed.de")
     assert len(text.prepare()) == 60
@@ -424,10 +425,10 @@ def test_a_process_that_dies_is_an_error_of_ours(text: Text, monkeypatch: pytest
 SCRIPT = """
 import itertools, sys
 from pathlib import Path
-from heedful import corpus, shards
+from heedful import corpus, encoding, shards
 from heedful.tokenizer import Tokenizer
 print("started", flush=True)
-shards._CHUNK_PAIRS, shards._FEW_CHUNKS = 7, 2
+encoding._CHUNK_PAIRS, encoding._FEW_CHUNKS = 7, 2
 folder, forever = Path(sys.argv[1]), sys.argv[2:] == ["forever"]
 if forever:
     shards.read_pairs = lambda *files: itertools.cycle(list(corpus.read_pairs(*files)))

@@ -1,0 +1,226 @@
+"""Sentence pairs → token ids, chunk by chunk, in as many processes as there are cores.
+
+Chunks are encoded in parallel and come back in order, so that the result does not depend on the number of processes;
+and few of them are in flight, so that memory stays the same for any corpus. Pairs with an empty side and over-long ones
+are left out, and counted. This module knows nothing of files.
+"""
+
+import operator
+import os
+import pickle
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, closing, suppress
+from dataclasses import astuple, dataclass
+from functools import partial
+from itertools import chain, islice
+from pathlib import Path
+from queue import SimpleQueue
+from typing import IO, Any, TypeAlias, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from heedful.corpus import SentencePair
+from heedful.errors import DeviceError
+from heedful.tokenizer import BulkEncoder, Tokenizer
+
+Ids: TypeAlias = npt.NDArray[Any]
+Numbers: TypeAlias = npt.NDArray[np.int64]
+Truths: TypeAlias = npt.NDArray[np.bool_]
+
+# Chunks bound the memory that is in flight, also where lines are long.
+_CHUNK_PAIRS = 4_096
+_CHUNK_CHARACTERS = 2**21
+# So many chunks are encoded here in less time than other processes take to start.
+_FEW_CHUNKS = 5
+# With more processes than this the reading of the text is what takes the time.
+_MOST_PROCESSES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What became of the pairs that were read; tokens are those of the kept pairs, with eos."""
+
+    read: int
+    kept: int
+    empty: int
+    too_long: int
+    source_tokens: int
+    target_tokens: int
+
+    def __add__(self, other: "Counts") -> "Counts":
+        return Counts(*map(operator.add, astuple(self), astuple(other)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Encoded:
+    """What some pairs come to: of those that are kept the ids, each sentence closed by eos, and the lengths with it."""
+
+    source_ids: Ids
+    source_lengths: Numbers
+    target_ids: Ids
+    target_lengths: Numbers
+    counts: Counts
+
+
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """How pairs are encoded: those with an empty side, or over `max_length` pieces on a side, are left out."""
+
+    tokenizer: Tokenizer
+    max_length: int
+
+    @property
+    def dtype(self) -> str:
+        """The smallest kind of number that holds every id."""
+        return "<u2" if self.tokenizer.vocab_size <= 2**16 else "<u4"
+
+    def encode(self, pairs: Iterator[SentencePair], *, processes: int | None = None) -> Generator[Encoded]:
+        """The pairs, encoded, in order; few of them are encoded in this process, whatever `processes` says."""
+        chunks, num_processes = _chunks(pairs), processes or _num_processes()
+        first = list(islice(chunks, _FEW_CHUNKS))
+        if num_processes == 1 or len(first) < _FEW_CHUNKS or not sys.executable:
+            yield from map(self.start(), chain(first, chunks))
+        else:
+            yield from _encode_in_processes(chain(first, chunks), self, num_processes)
+
+    def start(self) -> Callable[["_Chunk"], Encoded]:
+        """A function that encodes chunks, and remembers words from one to the next."""
+        return partial(self._encode_chunk, BulkEncoder(self.tokenizer))
+
+    def _encode_chunk(self, encoder: BulkEncoder, chunk: "_Chunk") -> Encoded:
+        sources, targets = chunk.source.split("\n"), chunk.target.split("\n")
+        source_T, source_lengths_N = encoder.encode(sources)
+        target_T, target_lengths_N = encoder.encode(targets)
+        empty_N = _are_blank(sources) | _are_blank(targets) | (source_lengths_N == 0) | (target_lengths_N == 0)
+        kept_N = ~empty_N & (np.maximum(source_lengths_N, target_lengths_N) <= self.max_length)
+        source_ids, source_lengths = self._keep(source_T, source_lengths_N, kept_N)
+        target_ids, target_lengths = self._keep(target_T, target_lengths_N, kept_N)
+        kept, empty = int(kept_N.sum()), int(empty_N.sum())
+        counts = Counts(len(sources), kept, empty, len(sources) - kept - empty, len(source_ids), len(target_ids))
+        return Encoded(source_ids, source_lengths, target_ids, target_lengths, counts)
+
+    def _keep(self, ids_T: Ids, lengths_N: Numbers, kept_N: Truths) -> tuple[Ids, Numbers]:
+        kept_T, lengths = ids_T[np.repeat(kept_N, lengths_N)], lengths_N[kept_N]
+        closed_T = np.insert(kept_T, np.cumsum(lengths), Tokenizer.eos_id)
+        return closed_T.astype(self.dtype), lengths + 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Chunk:
+    """Some pairs: the lines of each side, joined by line ends."""
+
+    source: str
+    target: str
+
+
+def _are_blank(lines: list[str]) -> Truths:
+    return np.fromiter((not line or line.isspace() for line in lines), np.bool_, len(lines))
+
+
+def _chunks(pairs: Iterator[SentencePair]) -> Iterator[_Chunk]:
+    while chunk := list(_some(pairs)):
+        yield _Chunk("\n".join(pair.source for pair in chunk), "\n".join(pair.target for pair in chunk))
+
+
+def _some(pairs: Iterator[SentencePair]) -> Iterator[SentencePair]:
+    num_characters = 0
+    for pair in islice(pairs, _CHUNK_PAIRS):
+        yield pair
+        num_characters += len(pair.source) + len(pair.target)
+        if num_characters >= _CHUNK_CHARACTERS:
+            return
+
+
+# --------------------------------------------------------------------------------------------------- in many processes
+
+
+def _num_processes() -> int:
+    available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(available, _MOST_PROCESSES)
+
+
+def _encode_in_processes(chunks: Iterator[_Chunk], encoding: Encoding, processes: int) -> Iterator[Encoded]:
+    idle: SimpleQueue[_Worker] = SimpleQueue()
+
+    def encode(chunk: _Chunk) -> Encoded:
+        worker = idle.get()
+        try:
+            return worker.encode(chunk)
+        finally:
+            idle.put(worker)
+
+    # The threads are left last: each waits for a worker, and goes when that has ended.
+    with ThreadPoolExecutor(processes) as threads, ExitStack() as workers:
+        for _ in range(processes):
+            idle.put(workers.enter_context(closing(_Worker(encoding))))
+        waiting: deque[Future[Encoded]] = deque()
+        for chunk in chunks:
+            waiting.append(threads.submit(encode, chunk))
+            if len(waiting) > 2 * processes:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+
+class _Worker:
+    """A process that encodes chunks: they arrive on its stdin, and what they come to leaves on its stdout.
+
+    It is a plain Python process and not one of `multiprocessing`: with spawn or forkserver that would run the caller's
+    script a second time, unless it is guarded by `if __name__ == "__main__"`, and a fork copies locks that threads of
+    torch may hold. It has a session of its own, so that Ctrl-C reaches only the process that started it; it leaves when
+    that one does, as its stdin ends then.
+    """
+
+    def __init__(self, encoding: Encoding) -> None:
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-c", "from heedful.encoding import serve; serve()"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env=os.environ | {"PYTHONPATH": _module_path(), "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise DeviceError(f"no process could be started to encode text: {error.strerror}") from error
+        self._stdin, self._stdout = cast(IO[bytes], self._process.stdin), cast(IO[bytes], self._process.stdout)
+        self._settings: Encoding | None = encoding
+
+    def encode(self, chunk: _Chunk) -> Encoded:
+        """The chunk, encoded there."""
+        try:
+            pickle.dump((self._settings, chunk), self._stdin)
+            self._stdin.flush()
+            encoded: Encoded = pickle.load(self._stdout)
+        except (OSError, EOFError, pickle.UnpicklingError) as error:
+            reason = f"ended with exit code {self._process.wait()}; was there too little memory?"
+            raise DeviceError(f"a process that encoded text {reason}") from error
+        self._settings = None
+        return encoded
+
+    def close(self) -> None:
+        """End the process, whatever it does."""
+        self._process.kill()
+        with suppress(OSError), self._process:
+            pass
+
+
+def serve() -> None:
+    """The work of a `_Worker`: encode what arrives on stdin until it ends. The settings come with the first chunk."""
+    with suppress(EOFError, OSError):
+        encoding, chunk = pickle.load(sys.stdin.buffer)
+        encode = encoding.start()
+        while True:
+            pickle.dump(encode(chunk), sys.stdout.buffer)
+            sys.stdout.buffer.flush()
+            _, chunk = pickle.load(sys.stdin.buffer)
+    os._exit(0)  # a stdout that nobody reads any more must not complain
+
+
+def _module_path() -> str:
+    """Where a process finds the modules that this one found."""
+    return os.pathsep.join([*filter(None, sys.path), str(Path(__file__).parents[1])])
