@@ -16,7 +16,7 @@ from heedful.grammar.trees import NounPhrase, Object, Sentence, deeds, phrases
 
 CONSTRUCTIONS: dict[Callable[[random.Random], Sentence], int] = {
     one_clause.transitive: 8,
-    one_clause.settled: 9,
+    one_clause.settled: 8,
     one_clause.perfect: 5,
     one_clause.future: 5,
     one_clause.modal: 6,
@@ -28,7 +28,7 @@ CONSTRUCTIONS: dict[Callable[[random.Random], Sentence], int] = {
     one_clause.travelling: 2,
     one_clause.using_a_tool: 3,
     one_clause.two_together: 3,
-    one_clause.between_persons: 7,
+    one_clause.between_persons: 8,
     one_clause.question_between_persons: 1,
     one_clause.question: 4,
     one_clause.question_of_place: 2,
@@ -36,10 +36,10 @@ CONSTRUCTIONS: dict[Callable[[random.Random], Sentence], int] = {
     one_clause.description: 4,
     one_clause.comparison: 4,
     one_clause.naming: 3,
-    two_clauses.dilemma: 26,
-    two_clauses.deed_as_reason: 7,
-    two_clauses.claim: 10,
-    two_clauses.with_relative: 11,
+    two_clauses.dilemma: 34,
+    two_clauses.deed_as_reason: 6,
+    two_clauses.claim: 8,
+    two_clauses.with_relative: 8,
 }
 
 _DRAW = tuple(CONSTRUCTIONS)

@@ -5,6 +5,7 @@ Knows no language, except that object relatives which German could not tell from
 """
 
 import random
+from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
 from heedful.grammar.entries import Adjective, Dilemma, Noun, Verb
@@ -44,8 +45,15 @@ def _reasons(frame: Dilemma) -> Reasons:
     return table
 
 
+def _of_class(words: str, kind: str) -> tuple[Noun, ...]:
+    return tuple(noun for noun in select(words) if noun.tags[0] == kind)
+
+
 _REASONS = {frame: _reasons(frame) for frame in DILEMMAS}
-_DILEMMA_SUBJECTS = {frame: select(frame.subjects) for frame in DILEMMAS}
+_ACTORS = {
+    kind: tuple((frame, nouns) for frame in DILEMMAS if (nouns := _of_class(frame.subjects, kind)))
+    for kind in ("animals", "people")
+}
 _FEELINGS = (ADJECTIVE_NAMED["happy"], ADJECTIVE_NAMED["sad"])
 _RELATIVE_VERBS = tuple(verb for verb in ACTIVE if not verb.preposition)
 _GAPS: tuple[Gap, ...] = ("subject", "object")
@@ -62,18 +70,20 @@ _ABOUT: dict[Noun, tuple[tuple[Gap, Verb], ...]] = {
 
 def dilemma(rng: random.Random) -> Sentence:
     """Like "The animal didn't cross the road because it was too tired" and "… because it was too wide"."""
-    return reasoned(rng, pick(rng, DILEMMAS))
+    # English does not say "it" of people, which gives their sex away: the harder sentences are more frequent.
+    frame, actors = pick(rng, _ACTORS["animals" if chance(rng, 0.75) else "people"])
+    return reasoned(rng, frame, actors)
 
 
-def reasoned(rng: random.Random, frame: Dilemma) -> Sentence:
-    """An action or its absence, with a reason that lies in the subject or in the object."""
+def reasoned(rng: random.Random, frame: Dilemma, actors: Sequence[Noun]) -> Sentence:
+    """What one of the actors does or does not do, with a reason that lies in the subject or in the object."""
     denied = chance(rng, 0.6)
     role: Gap = pick(rng, _GAPS)
     options = _REASONS[frame][denied, role]
     if not options:
-        return reasoned(rng, frame)
+        return reasoned(rng, frame, actors)
     adjective, object_ = pick(rng, options)
-    subject = _looking(rng, pick(rng, _DILEMMA_SUBJECTS[frame]), adjective, many=0.12)
+    subject = _looking(rng, pick(rng, actors), adjective, many=0.12)
     acted_on = _looking(rng, object_, adjective)
     how: Degree = "too" if denied else "very" if adjective.degrees and chance(rng, 0.4) else ""
     reason = Description(Anaphor(role, subject if role == "subject" else acted_on), adjective, how)
