@@ -1,0 +1,111 @@
+"""README and docs stay true: the example runs, every file is on the map, and what the docs name exists."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+import heedful
+from heedful.cli import commands
+
+ROOT = Path(__file__).parent.parent
+READMES = ["README.md", "README.ko.md"]
+
+
+def blocks(name: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", (ROOT / name).read_text(encoding="utf-8"), flags=re.DOTALL)
+
+
+@pytest.mark.parametrize("name", READMES)
+def test_the_python_example_runs(name: str, tmp_path: Path) -> None:
+    from heedful.grammar import write_corpus
+
+    write_corpus(tmp_path, "en", "de", train_pairs=2000)
+    (example,) = blocks(name, "python")
+    quick = example.replace('"train.steps": 200', '"train.steps": 2')
+    assert quick != example, "the example trains 200 steps"
+    done = subprocess.run(
+        [sys.executable, "-c", quick],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "nrefs:1" in done.stdout
+
+
+@pytest.mark.parametrize("name", READMES)
+def test_the_example_commands_are_commands_with_options_that_exist(name: str) -> None:
+    examples = [line for block in blocks(name, "sh") for line in block.replace("\\\n", " ").splitlines()]
+    ours = [line.split("|")[-1].split(">")[0].strip() for line in examples if "heedful " in line and line[:1] != "#"]
+    assert len(ours) >= 5
+    for line in ours:
+        words = shlex.split(line.removeprefix("pip install"), comments=True)
+        command = commands.commands[words[1]]
+        known = {option for parameter in command.params for option in parameter.opts} | {"-h"}
+        used = {word for word in words[2:] if re.match(r"--?[a-z]", word)}
+        assert used <= known, f"{line}: {used - known}"
+
+
+@pytest.mark.parametrize("name", READMES)
+def test_every_file_is_on_the_map_and_every_file_of_the_map_exists(name: str) -> None:
+    text = (ROOT / name).read_text(encoding="utf-8")
+    named: set[Path] = set()
+    for row in re.findall(r"^\| (`heedful/.*?) \|", text, flags=re.MULTILINE):
+        first, *rest = re.findall(r"`(.*?)`", row)
+        named |= {ROOT / first} | {(ROOT / first.rstrip("/")).parent / other for other in rest}
+    missing = [str(path) for path in named if not path.exists()]
+    assert not missing
+    on_map = {path for path in named if path.is_file()} | {p for f in named if f.is_dir() for p in f.rglob("*.py")}
+    special = {"__init__.py", "__main__.py"}
+    unlisted = [p for p in (ROOT / "heedful").rglob("*.py") if p not in on_map and p.name not in special]
+    assert not unlisted, f"not on the map of {name}: {[str(p.relative_to(ROOT)) for p in unlisted]}"
+
+
+@pytest.mark.parametrize("name", [*READMES, "CONTRIBUTING.md", "docs/paper.md", "docs/evaluation.md"])
+def test_links_between_documents_lead_somewhere(name: str) -> None:
+    path = ROOT / name
+    targets = re.findall(r"\]\(([^)#:]+)\)", path.read_text(encoding="utf-8"))
+    assert not [target for target in targets if not (path.parent / target).exists()]
+
+
+def test_the_papers_map_names_files_and_tests_that_exist() -> None:
+    text = (ROOT / "docs" / "paper.md").read_text(encoding="utf-8")
+    for file in re.findall(r"`(heedful/[\w/]+\.py)`", text):
+        assert (ROOT / file).exists(), file
+    tests = re.findall(r"`(test_\w+\.py)(?:::(test_\w+))?`", text)
+    assert len(tests) > 25
+    for file, test in tests:
+        assert f"def {test}(" in (ROOT / "tests" / file).read_text(encoding="utf-8"), f"{file}::{test}"
+
+
+def test_every_make_target_that_the_readme_names_exists() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = re.findall(r"^make (\w+)", "\n".join(blocks("README.md", "sh")), flags=re.MULTILINE)
+    assert set(targets) >= {"demo", "test"}
+    for target in targets:
+        assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE)
+
+
+def test_the_list_of_public_names_is_true() -> None:
+    for name in heedful.__all__:
+        assert getattr(heedful, name) is not None
+    assert dir(heedful) == sorted(heedful.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        heedful.nonsense  # noqa: B018
+
+
+def test_every_command_says_what_it_does() -> None:
+    for name, command in commands.commands.items():
+        assert command.help, name
+        for parameter in command.params:
+            if isinstance(parameter, click.Option) and parameter.name not in ("device", "engine", "form", "seed"):
+                assert parameter.help, f"{name} {parameter.opts}"
