@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Protocol, TypeAlias, TypeVar
+from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor
@@ -90,6 +90,14 @@ class BeamStep:
     finished_NW: Tensor
 
 
+class Ending(NamedTuple):
+    """Where a hypothesis has ended: the place before which step of its sentence, and its score."""
+
+    step: int
+    place: int
+    score: float
+
+
 class Rule(Protocol):
     """How hypotheses go on, end, and are ranked."""
 
@@ -115,8 +123,8 @@ class Rule(Protocol):
     def advance(self, beams: Beams, logits_RV: Tensor) -> tuple[Beams, BeamStep]:
         """One step for all sentences."""
 
-    def result(self, found: list[Hypothesis]) -> list[Hypothesis]:
-        """Of all finished hypotheses of a sentence, given place by place, those that are asked for, in their order."""
+    def choose(self, endings: list[Ending]) -> list[Ending]:
+        """Of all endings of a sentence, given place by place, those that are asked for, in their order."""
 
 
 def length_penalty(length: Number, alpha: float) -> Number:
@@ -175,9 +183,9 @@ class BeamRule:
         position_N = beams.position_N + 1
         return replace(beams, log_probs_NW=live_NW, finished_scores_NW=scores_NW, position_N=position_N, done_N=done_N)
 
-    def result(self, found: list[Hypothesis]) -> list[Hypothesis]:
+    def choose(self, endings: list[Ending]) -> list[Ending]:
         """The n of the highest scores; of equal ones the one at the lowest place."""
-        return sorted(found, key=lambda hypothesis: -hypothesis.score)[: self.n_best]
+        return sorted(endings, key=lambda ending: -ending.score)[: self.n_best]
 
 
 def _log_probs(logits_RV: Tensor) -> Tensor:
@@ -279,9 +287,9 @@ class SampleRule:
             return ordered.values, ordered.indices
         return values_NWV, torch.arange(values_NWV.size(-1), device=values_NWV.device).expand_as(values_NWV)
 
-    def result(self, found: list[Hypothesis]) -> list[Hypothesis]:
+    def choose(self, endings: list[Ending]) -> list[Ending]:
         """As they were drawn."""
-        return found
+        return endings
 
 
 def greedy_rule(*, alpha: float = 0.6, eos_id: int = 0) -> SampleRule:
@@ -366,7 +374,7 @@ class History:
         for column, birth in enumerate(births):
             times = [time % self.num_steps for time in range(birth, self.now)]
             past = _Past(*([ring[time][column] for time in times] for ring in rings))
-            results.append(rule.result(past.finished(rule.alpha)))
+            results.append([past.hypothesis(ending) for ending in rule.choose(past.endings(rule.alpha))])
         return results
 
 
@@ -379,24 +387,27 @@ class _Past:
     log_probs: list[list[float]]
     ends: list[list[float]]
 
-    def finished(self, alpha: float) -> list[Hypothesis]:
-        """All hypotheses that have ended, place by place."""
-        places = range(len(self.ends[0]) if self.ends else 0)
-        ended = [(step, place) for place in places for step, ends in enumerate(self.ends) if ends[place] > -math.inf]
-        return [self._hypothesis(step, place, alpha) for step, place in ended]
+    def endings(self, alpha: float) -> list[Ending]:
+        """All that have ended, place by place."""
+        penalties = [length_penalty(float(step + 1), alpha) for step in range(len(self.ends))]
+        return [
+            Ending(step, place, log_prob / penalties[step])
+            for place, log_probs in enumerate(zip(*self.ends, strict=True))
+            for step, log_prob in enumerate(log_probs)
+            if log_prob > -math.inf
+        ]
 
-    def _hypothesis(self, end: int, place: int, alpha: float) -> Hypothesis:
+    def hypothesis(self, ending: Ending) -> Hypothesis:
         """Back from the end to the first token, parent by parent."""
+        end, place, score = ending
         ids: list[int] = []
         totals = [self.ends[end][place]]
         for step in range(end - 1, -1, -1):
             ids.append(self.tokens[step][place])
             totals.append(self.log_probs[step][place])
             place = self.parents[step][place]
-        log_prob, steps = totals[0], zip(totals, [*totals[1:], 0.0], strict=True)
-        token_log_probs = [after - before for after, before in steps]
-        score = log_prob / length_penalty(float(end + 1), alpha)
-        return Hypothesis(tuple(ids[::-1]), log_prob, score, tuple(token_log_probs[::-1]))
+        token_log_probs = [after - before for after, before in zip(totals, [*totals[1:], 0.0], strict=True)]
+        return Hypothesis(tuple(ids[::-1]), totals[0], score, tuple(token_log_probs[::-1]))
 
 
 class Selectable(Protocol):
