@@ -106,7 +106,7 @@ def test_the_known_sentences_are_right_in_english() -> None:
         "The Eiffel Tower is taller than the miniature tower.",
         "I love you.",
         "You love me.",
-        "The woman who bought a red dress didn't find the king's key.",
+        "The woman who bought a red dress opened the old box.",
     )
 
 
@@ -119,7 +119,7 @@ def test_the_known_sentences_are_right_in_german() -> None:
         "Der Eiffelturm ist höher als der Miniaturturm.",
         "Ich liebe dich.",
         "Du liebst mich.",
-        "Die Frau, die ein rotes Kleid kaufte, fand den Schlüssel des Königs nicht.",
+        "Die Frau, die ein rotes Kleid kaufte, öffnete die alte Kiste.",
     )
 
 
@@ -132,7 +132,7 @@ def test_the_known_sentences_are_right_in_korean() -> None:
         "에펠탑은 모형 탑보다 더 높다.",
         "나는 너를 사랑한다.",
         "너는 나를 사랑한다.",
-        "빨간 드레스 한 벌을 산 여자는 왕의 열쇠를 찾지 못했다.",
+        "빨간 드레스 한 벌을 산 여자는 오래된 상자를 열었다.",
     )
 
 
@@ -536,7 +536,8 @@ def test_links_lead_from_adjectives_and_verbs_to_their_nouns() -> None:
     assert linked(bought.source, bought.source_links) == {
         ("verb", "kaufte", "Frau"),
         ("adjective", "rotes", "Kleid"),
-        ("verb", "fand", "Frau"),
+        ("verb", "öffnete", "Frau"),
+        ("adjective", "alte", "Kiste"),
     }
 
 

@@ -27,7 +27,6 @@ _MAT = Place(PREPOSITION_NAMED["on"], _phrase("mat"))
 _BUYER = NounPhrase(
     NOUN_NAMED["woman"], relative=Relative("subject", VERB_NAMED["buy"], _phrase("red", "dress", definite=False))
 )
-_KEY = NounPhrase(NOUN_NAMED["key"], owner=_phrase("king"))
 _CREATURE = _phrase("fluffy", "blue", "creature", definite=False)
 _EIFFEL, _MINIATURE = _phrase("eiffel_tower"), _phrase("miniature_tower")
 
@@ -39,6 +38,6 @@ DEMO = (
     Sentence(Description(_EIFFEL, ADJECTIVE_NAMED["tall"], than=_MINIATURE, tense="present")),
     _love(Pronoun("I"), Pronoun("you")),
     _love(Pronoun("you"), Pronoun("I")),
-    Sentence(Action(_BUYER, VERB_NAMED["find"], _KEY, negated=True)),
+    Sentence(Action(_BUYER, VERB_NAMED["open"], _phrase("old", "box"))),
 )
 """The demonstration's sentences."""

@@ -348,8 +348,10 @@ TIMES = {
     "present": (Time("every day", "jeden Tag", "매일"), Time("every morning", "jeden Morgen", "매일 아침")),
 }
 
-# What people and animals do to something at a place.
-SETTLED = ("see", "watch", "help", "read", "write", "draw", "eat", "feed_on", "drink", "find", "sell")
+# What people and animals do at a place, and to what: nobody sees a lake in the kitchen.
+SETTLED = {"see": "people animals", "watch": "people animals", "help": "people animals", "read": "texts",
+           "write": "letter book", "draw": "animals flower", "eat": "foods -fish", "feed_on": "foods",
+           "drink": "drinks", "find": "things", "sell": "goods"}
 SETTINGS = {"in": "garden forest castle kitchen city", "under": "tree bridge", "in_front_of": "house castle school",
             "behind": "house wall tower"}
 

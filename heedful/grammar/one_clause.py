@@ -95,6 +95,7 @@ def _resolved(places: dict[str, str]) -> tuple[tuple[Preposition, Noun], ...]:
 
 _PLACES = {verb: _resolved(verb.places) for verb in (*BEING, *MOVING, GO)}
 _SETTINGS = _resolved(SETTINGS)
+_SETTLED = tuple((VERB_NAMED[name], select(objects)) for name, objects in SETTLED.items())
 _TOOLS = tuple((VERB_NAMED[verb], select(tools), select(objects)) for verb, tools, objects in TOOLS)
 _TRANSPORT = select(TRANSPORT)
 _TRAITS = tuple((ADJECTIVE_NAMED[name], select(kinds)) for name, kinds in TRAITS.items())
@@ -117,8 +118,9 @@ def transitive(rng: random.Random) -> Sentence:
 
 def settled(rng: random.Random) -> Sentence:
     """Like "The girl read the book in the garden"."""
-    verb = VERB_NAMED[pick(rng, SETTLED)]
-    subject, object_ = subject_and_object(rng, verb)
+    verb, objects = pick(rng, _SETTLED)
+    subject = pick(rng, SUBJECTS[verb])
+    object_ = other(rng, objects, subject)
     preposition, noun = pick(rng, _SETTINGS)
     place = Place(preposition, definite(rng, noun))
     return Sentence(
