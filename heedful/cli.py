@@ -14,7 +14,7 @@ from typing import NoReturn
 import click
 
 from heedful import __version__
-from heedful.commands import built_in, evaluate, models, train, translate
+from heedful.commands import built_in, evaluate, export, models, train, translate
 from heedful.commands.options import say
 from heedful.errors import HeedfulError, TrainingError
 
@@ -33,6 +33,7 @@ for command in (
     models.info,
     models.config,
     models.average,
+    export.export,
     built_in.corpus,
     built_in.demo,
 ):

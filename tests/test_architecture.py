@@ -57,12 +57,12 @@ ALLOWED: dict[str, set[str]] = {
         "trainer",
     },
     "search": set(),
-    "engines": {"errors", "config", "packed", "model", "search", "checkpoint", "engines"},
+    "engines": {"errors", "config", "packed", "model", "search", "checkpoint", "export", "engines"},
     "translation": {"errors", "config", "tokenizer", "engines", "search", "checkpoint", "device"},
     "scores": set(),
     "paper_bleu": {"scores"},
     "evaluation": {"errors", "corpus", "scores", "paper_bleu", "translation"},
-    "export": {"errors", "config", "model"},
+    "export": {"errors", "config", "tokenizer", "model", "checkpoint", "export"},
 }
 MODULES = sorted(path for path in PACKAGE.rglob("*.py"))
 WITHOUT_TORCH = DATA | {"cli", "commands.train", "commands.translate", "scores", "paper_bleu", "evaluation", "schedule"}

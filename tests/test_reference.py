@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,14 +12,16 @@ import torch
 from torch import Tensor, nn
 from torch.testing import assert_close
 
+from heedful.checkpoint import load_model
 from heedful.config import ModelConfig
 from heedful.errors import ConfigError
-from heedful.export import MAX_POSITIONS, evens_then_odds, marian_config, marian_state_dict
+from heedful.export.marian import MAX_POSITIONS, evens_then_odds, marian_config, marian_state_dict, write_huggingface
 from heedful.layout import Lengths, make_groups
 from heedful.model.attention import MultiHeadAttention
 from heedful.model.layers import DecoderLayer, EncoderLayer
 from heedful.model.transformer import Transformer
 from heedful.packed import Ids, pack_source, pack_target, shift_right
+from tests.small_models import TEXT, small_model
 
 CONFIG = ModelConfig(d_model=32, d_ff=48, num_layers=2, num_decoder_layers=3, num_heads=4, dropout=0.0)
 VOCAB_SIZE = 41
@@ -295,3 +298,22 @@ def test_evens_then_odds() -> None:
 def test_what_marian_cannot_say_is_refused(config: ModelConfig, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         marian_config(config, 100)
+
+
+def test_the_exported_folder_is_loaded_by_marian_and_translates_the_same(tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    ours = load_model(small_model(tmp_path / "model"), device=torch.device("cpu"))
+    write_huggingface(ours, tmp_path / "marian")
+    theirs = transformers.MarianMTModel.from_pretrained(tmp_path / "marian").eval()
+    tokenizer = transformers.MarianTokenizer.from_pretrained(tmp_path / "marian")
+    batch = tokenizer(TEXT, return_tensors="pt", padding=True)
+    ids = [ours.tokenizer.encode(line) for line in TEXT]
+    assert [[i for i in row if i != tokenizer.pad_token_id] for row in batch["input_ids"].tolist()] == [
+        [*line, 0] for line in ids
+    ]
+    output_NL = theirs.generate(**batch, num_beams=1, do_sample=False, max_new_tokens=MAX_NEW_TOKENS, max_length=None)
+    with torch.no_grad():
+        mine = [greedy(ours.model, np.array([*line, 0])) for line in ids]
+    assert mine == [[i for i in row[1:] if i != tokenizer.pad_token_id] for row in output_NL.tolist()]
+    texts = tokenizer.batch_decode(output_NL, skip_special_tokens=True)
+    assert texts == [ours.tokenizer.decode(line) for line in mine]

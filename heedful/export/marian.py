@@ -1,29 +1,87 @@
-"""Our weights in the shape of other libraries: so far Hugging Face's `MarianMTModel`, which CTranslate2 reads too.
+"""Our weights as Hugging Face's `MarianMTModel` and `MarianTokenizer` read them.
 
 The model is the same; what differs is bookkeeping. Marian's positions lie in halves, all sines before all cosines,
 where the paper interleaves them (§3.5): the export therefore reorders the residual stream, evens before odds, in every
 matrix that reads it or writes to it. Marian has a `<pad>`, appended here as the last id with a zero row (its decoder
 starts from it, which is our zero vector) and a bias that keeps it out of every softmax; and its attention has biases,
-written as zeros. Nothing here writes files, and transformers is not imported.
+written as zeros. transformers is not imported.
+
+What a reader of the folder must know: `generate` divides a beam's score by |Y|^α where the paper divides by
+((5 + |Y|) / 6)^α, so that beams may differ where greedy output does not; MarianTokenizer does not bring text to NFC.
 """
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from heedful.config import ModelConfig
+from heedful.checkpoint import LoadedModel
+from heedful.config import DecodeConfig, ModelConfig
 from heedful.errors import ConfigError
+from heedful.export import new_folder
 from heedful.model.attention import MultiHeadAttention
 from heedful.model.feed_forward import FeedForward
 from heedful.model.layers import AddAndNorm
 from heedful.model.transformer import Transformer
+from heedful.tokenizer import Tokenizer
 
 EOS_ID = 0
 MAX_POSITIONS = 1024
-PAD_BIAS = -1e9
+PAD, PAD_BIAS = "<pad>", -1e9
+
+
+def write_huggingface(loaded: LoadedModel, folder: Path) -> None:
+    """Write the folder that `MarianMTModel.from_pretrained` and `MarianTokenizer.from_pretrained` load."""
+    tokenizer, size = loaded.tokenizer, loaded.tokenizer.vocab_size
+    texts = {
+        "config.json": marian_config(loaded.model.config, size),
+        "generation_config.json": _generation_config(loaded.config.decode, size),
+        "vocab.json": _vocabulary(tokenizer),
+        "tokenizer_config.json": _tokenizer_config(loaded),
+    }
+    with new_folder(folder) as temporary:
+        tensors = {name: tensor.contiguous() for name, tensor in marian_state_dict(loaded.model).items()}
+        save_file(tensors, temporary / "model.safetensors", metadata={"format": "pt"})
+        for name in ("source.spm", "target.spm"):
+            (temporary / name).write_bytes(tokenizer.model)
+        for name, content in texts.items():
+            (temporary / name).write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _generation_config(decode: DecodeConfig, vocab_size: int) -> dict[str, Any]:
+    return {
+        "bad_words_ids": [[vocab_size]],
+        "decoder_start_token_id": vocab_size,
+        "pad_token_id": vocab_size,
+        "eos_token_id": EOS_ID,
+        "num_beams": decode.beam_size,
+        "length_penalty": decode.alpha,
+        "max_length": MAX_POSITIONS,
+    }
+
+
+def _vocabulary(tokenizer: Tokenizer) -> dict[str, int]:
+    pieces = tokenizer.pieces(range(tokenizer.vocab_size))
+    return {piece: number for number, piece in enumerate([*pieces, PAD])}
+
+
+def _tokenizer_config(loaded: LoadedModel) -> dict[str, Any]:
+    eos, unk = loaded.tokenizer.pieces([loaded.tokenizer.eos_id, loaded.tokenizer.unk_id])
+    return {
+        "tokenizer_class": "MarianTokenizer",
+        "source_lang": loaded.source_language,
+        "target_lang": loaded.target_language,
+        "separate_vocabs": False,
+        "model_max_length": MAX_POSITIONS,
+        "eos_token": eos,
+        "unk_token": unk,
+        "pad_token": PAD,
+    }
 
 
 def marian_config(config: ModelConfig, vocab_size: int) -> dict[str, Any]:
