@@ -63,6 +63,21 @@ ALLOWED: dict[str, set[str]] = {
     "paper_bleu": {"scores"},
     "evaluation": {"errors", "corpus", "scores", "paper_bleu", "translation"},
     "export": {"errors", "config", "tokenizer", "model", "checkpoint", "export"},
+    "attention_map": {"errors", "engines", "model", "packed", "tokenizer", "translation"},
+    "worked": {"attention_map"},
+    "heads": {"attention_map", "grammar", "translation"},
+    "trace": {
+        "errors",
+        "attention_map",
+        "engines",
+        "heads",
+        "model",
+        "search",
+        "tokenizer",
+        "translation",
+        "worked",
+    },
+    "drawing": {"errors", "attention_map"},
 }
 MODULES = sorted(path for path in PACKAGE.rglob("*.py"))
 WITHOUT_TORCH = DATA | {"cli", "commands.train", "commands.translate", "scores", "paper_bleu", "evaluation", "schedule"}

@@ -1,0 +1,198 @@
+"""What each head does: previous word, next, adjective→noun, verb→subject, pronoun→noun, aligned, or spread.
+
+A role says at which word a head should look from which; a head's share in a role is how often its largest weight, the
+word itself aside, falls there. The roles of grammar are scored on validation sentences of the built-in corpus, whose
+links are known; a model of other languages is judged by position alone, on the sentence at hand.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor
+
+from heedful.attention_map import KINDS, AttentionMap, Kind, attention_map
+from heedful.grammar import LANGUAGES, Example, Link, built_in_corpus
+from heedful.translation import Translator
+
+SENTENCES = 120  # of the validation set: enough to tell roles apart, and seconds
+CERTAIN = 0.6  # a head that looks there in so many cases has the role
+FEWEST = 5  # cases, or a share says nothing
+SPREAD = 0.6  # of the largest possible entropy
+POSITIONS = ("itself", "previous", "next", "start", "end")
+GRAMMAR = {"adjective": "adjective→noun", "verb": "verb→subject", "pronoun": "pronoun→noun"}
+
+Expected = Mapping[str, Sequence[tuple[int, frozenset[int]]]]  # role → (word that looks, where it should look)
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """How often the heads of one kind did what a role asks for, and how wide they look; all layers × heads."""
+
+    shares_LH: Mapping[str, Tensor]
+    counts: Mapping[str, int]
+    entropy_LH: Tensor  # 0: one word, 1: all words alike
+
+    def label(self, layer: int, head: int) -> str:
+        """One word for a head. Position explains more than grammar does, so it goes first where both hold."""
+        shares = {role: float(share_LH[layer, head]) for role, share_LH in self.shares_LH.items()}
+        certain = {r: share for r, share in shares.items() if share >= CERTAIN and self.counts[r] >= FEWEST}
+        if certain:
+            return max(certain, key=lambda role: certain[role] + (0.1 if role in POSITIONS else 0.0))
+        return "spread" if float(self.entropy_LH[layer, head]) >= SPREAD else "mixed"
+
+    def record(self) -> list[list[dict[str, Any]]]:
+        """What the page shows: [layer][head]."""
+        layers, heads = self.entropy_LH.shape
+        return [[self._head(layer, head) for head in range(heads)] for layer in range(layers)]
+
+    def _head(self, layer: int, head: int) -> dict[str, Any]:
+        shares = {role: round(float(share_LH[layer, head]), 3) for role, share_LH in self.shares_LH.items()}
+        entropy = round(float(self.entropy_LH[layer, head]), 3)
+        return {"label": self.label(layer, head), "shares": shares, "entropy": entropy}
+
+
+def expected_places(found: AttentionMap, kind: Kind, example: Example | None) -> Expected:
+    """Where a head of each role looks in this sentence."""
+    places = _positions(len(found.rows(kind).words), len(found.columns(kind).words), kind)
+    if example is None:
+        return places
+    return {**places, **(_cross_grammar(example) if kind == "cross" else _own_grammar(example, kind))}
+
+
+def _positions(rows: int, columns: int, kind: Kind) -> Expected:
+    """The roles of position; in the decoder column 0 is `<s>`, so that the word before stands in a row's own column."""
+    if kind == "cross":
+        return {"end": _pairs((row, columns - 1) for row in range(rows))}
+    if kind == "decoder":
+        return {"start": _pairs((r, 0) for r in range(2, rows)), "previous": _pairs((r, r) for r in range(1, rows))}
+    return {
+        "itself": _pairs((row, row) for row in range(rows)),
+        "previous": _pairs((row, row - 1) for row in range(1, rows)),
+        "next": _pairs((row, row + 1) for row in range(rows - 1)),
+        "end": _pairs((row, columns - 1) for row in range(rows - 2)),
+    }
+
+
+def _own_grammar(example: Example, kind: Kind) -> Expected:
+    """Links within one language; the decoder can look back only."""
+    links = example.source_links if kind == "encoder" else example.target_links
+    past = [link for link in links if kind == "encoder" or link.head < link.word]
+    shift = 0 if kind == "encoder" else 1
+    return {role: _pairs((x.word, x.head + shift) for x in past if x.kind == name) for name, role in GRAMMAR.items()}
+
+
+def _cross_grammar(example: Example) -> Expected:
+    """Aligned words; and from a pronoun being written to the noun that its source stands for."""
+    seen: dict[int, set[int]] = {}
+    for source, target in example.alignment:
+        seen.setdefault(target, set()).add(source)
+    aligned = [(row, frozenset(columns)) for row, columns in seen.items()]
+    return {"aligned": aligned, GRAMMAR["pronoun"]: _written_pronouns(example, seen)}
+
+
+def _written_pronouns(example: Example, seen: Mapping[int, set[int]]) -> list[tuple[int, frozenset[int]]]:
+    noun_of = {link.word: link.head for link in example.source_links if link.kind == "pronoun"}
+    rows = [link.word for link in example.target_links if link.kind == "pronoun"]
+    return _pairs((row, noun_of[word]) for row in rows for word in seen.get(row, ()) if word in noun_of)
+
+
+def _pairs(pairs: Iterable[tuple[int, int]]) -> list[tuple[int, frozenset[int]]]:
+    return [(row, frozenset([column])) for row, column in pairs]
+
+
+def hits(weights_LHWW: Tensor, role: str, places: Iterable[tuple[int, frozenset[int]]], *, own: bool) -> list[Tensor]:
+    """For each place: 1 for the heads whose largest weight falls there; layers × heads. `own`: itself aside."""
+    if own and role != "itself":
+        weights_LHWW = weights_LHWW - torch.eye(weights_LHWW.size(-1))
+    best_LHW = weights_LHWW.argmax(dim=-1)
+    return [torch.isin(best_LHW[:, :, row], torch.tensor([*columns])).float() for row, columns in places]
+
+
+def roles(maps: Iterable[tuple[AttentionMap, Example | None]], kind: Kind) -> Roles:
+    """The roles of all heads of a kind over some sentences."""
+    sums: dict[str, list[Tensor]] = {}
+    entropies = []
+    for found, example in maps:
+        weights_LHWW = found.words(kind)
+        for role, places in expected_places(found, kind, example).items():
+            sums.setdefault(role, []).extend(hits(weights_LHWW, role, places, own=kind == "encoder"))
+        entropies.append(_entropy(weights_LHWW))
+    shares = {role: torch.stack(found).mean(dim=0) for role, found in sums.items() if found}
+    return Roles(shares, {role: len(found) for role, found in sums.items()}, torch.stack(entropies).mean(dim=0))
+
+
+def _entropy(weights_LHTS: Tensor) -> Tensor:
+    """The mean over rows that may look at two words at least, as a share of what looking everywhere would have."""
+    allowed_T = (weights_LHTS > 0).any(dim=0).any(dim=0).sum(dim=-1)
+    entropy_LHT = -torch.xlogy(weights_LHTS, weights_LHTS).sum(dim=-1)
+    wide_T = allowed_T > 1
+    if not wide_T.any():
+        return torch.zeros(weights_LHTS.shape[:2])
+    return (entropy_LHT / allowed_T.clamp(min=2).log())[:, :, wide_T].mean(dim=-1).clamp(0, 1)
+
+
+_known: WeakKeyDictionary[Translator, dict[Kind, Roles]] = WeakKeyDictionary()
+
+
+def has_grammar(translator: Translator) -> bool:
+    """Are the links between the words of its languages known?"""
+    pair = {translator.source_language, translator.target_language}
+    return len(pair) == 2 and pair <= set(LANGUAGES)
+
+
+def head_roles(translator: Translator, found: AttentionMap) -> dict[Kind, Roles]:
+    """The roles of all heads: on validation sentences, once for a translator; else on the sentence at hand."""
+    if not has_grammar(translator):
+        return {kind: roles([(found, None)], kind) for kind in KINDS}
+    if translator not in _known:
+        _known[translator] = grammar_roles(translator)
+    return _known[translator]
+
+
+def grammar_roles(translator: Translator, num_sentences: int = SENTENCES) -> dict[Kind, Roles]:
+    """The roles of all heads on validation sentences of the built-in corpus."""
+    languages = (translator.source_language, translator.target_language)
+    corpus = built_in_corpus(*languages, train_pairs=0, held_out_pairs=num_sentences)
+    maps = [(attention_map(translator, example.source, example.target), example) for example in corpus.valid]
+    return {kind: roles(maps, kind) for kind in KINDS}
+
+
+@dataclass(frozen=True, slots=True)
+class PronounReport:
+    """The share of held-out pronoun cases in which one head, chosen before, looks at the right noun."""
+
+    kind: Kind
+    layer: int
+    head: int
+    validation: float
+    share: float
+    num_cases: int
+
+
+def pronoun_report(translator: Translator, kind: Kind, num_sentences: int = 1_000) -> PronounReport:
+    """The head that is best on the validation links, measured on all held-out cases (into German alone)."""
+    role, languages = GRAMMAR["pronoun"], (translator.source_language, translator.target_language)
+    corpus = built_in_corpus(*languages, train_pairs=0, held_out_pairs=num_sentences)
+    valid = [(attention_map(translator, example.source, example.target), example) for example in corpus.valid]
+    chosen_LH = roles(valid, kind).shares_LH[role]
+    layer, head = divmod(int(chosen_LH.argmax()), chosen_LH.size(1))
+    found = []
+    for case in corpus.pronouns:
+        link = next(link for link in case.source_links if link.kind == "pronoun")
+        places = [pronoun_place(kind, link, case.right, case.wrong)]
+        weights_LHWW = attention_map(translator, case.source, case.right).words(kind)
+        found += hits(weights_LHWW, role, places, own=kind == "encoder")
+    share = float(torch.stack(found).mean(dim=0)[layer, head]) if found else math.nan
+    return PronounReport(kind, layer, head, float(chosen_LH[layer, head]), share, len(found))
+
+
+def pronoun_place(kind: Kind, link: Link, right: str, wrong: str) -> tuple[int, frozenset[int]]:
+    """Encoder: from "it"; cross: from the pronoun being written, which is where the two translations part."""
+    parting = next(i for i, (a, b) in enumerate(zip(right.split(" "), wrong.split(" "), strict=True)) if a != b)
+    return (link.word if kind == "encoder" else parting), frozenset([link.head])

@@ -1,0 +1,291 @@
+"""All that the page shows of one translation, as JSON: pieces, words, beam tree, top choices, attention, vectors.
+
+`heedful serve` answers with it, `heedful attend` embeds it. Weights travel as bytes (1 = 255) in base64, a third of
+what JSON numbers would take. Of a long sentence only the layers that are asked for are sent.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from heedful.attention_map import KINDS, AttentionMap, Kind, Tokens, map_of_ids, the_engine, the_model
+from heedful.engines import Request, SearchOptions
+from heedful.errors import CheckpointError, DataError
+from heedful.heads import has_grammar, head_roles
+from heedful.model.embedding import sinusoids
+from heedful.model.transformer import num_parameters
+from heedful.search import BeamRule, BeamStep, History, Hypothesis, beam_steps, length_penalty, new_beams
+from heedful.tokenizer import Tokenizer
+from heedful.translation import Translator, one_line
+from heedful.worked import halves, num_vector_bytes, vectors
+
+TOP = 8  # choices shown at each place
+MANY_PIECES = 128  # more, and only the layers that are asked for are sent
+VECTOR_BYTES = 1_000_000  # more, and only those of the layers that are asked for are sent
+METRICS = "metrics.jsonl"
+
+
+def trace(
+    translator: Translator,
+    text: str,
+    *,
+    beam_size: int | None = None,
+    alpha: float | None = None,
+    prefix: str | None = None,
+    layers: Sequence[int] | None = None,
+    target: str | None = None,
+    vector_bytes: int = VECTOR_BYTES,
+) -> dict[str, Any]:
+    """What the model does with a text; with `target`, with this translation of it instead of its own."""
+    own = translator.options
+    width = own.beam_size if beam_size is None else beam_size
+    options = SearchOptions(width, own.alpha if alpha is None else alpha, own.max_extra, n_best=width)
+    source_ids = _checked(translator, text)
+    steps, found = (
+        beam(translator, source_ids, prefix or "", options)
+        if target is None
+        else ([], [_given(translator.tokenizer.encode(one_line(target)))])
+    )
+    maps = [map_of_ids(translator, source_ids, hypothesis.ids) for hypothesis in found]
+    shown = _layers(maps[0], layers)
+    return {
+        "source": {"text": text, "language": translator.source_language, **_tokens(maps[0].source)},
+        "target": {"language": translator.target_language, "given": target is not None, "prefix": prefix or ""},
+        "hypotheses": [_hypothesis(translator, *pair, shown) for pair in zip(found, maps, strict=True)],
+        "beam": {"width": width, "alpha": options.alpha, "steps": steps},
+        "attention": {kind: _weights(maps[0], kind, shown) for kind in KINDS},
+        "vectors": _vectors(maps[0], shown, layers, vector_bytes),
+        "heads": {kind: roles.record() for kind, roles in head_roles(translator, maps[0]).items()},
+        "model": model_card(translator),
+    }
+
+
+def _checked(translator: Translator, text: str) -> list[int]:
+    """The ids of one sentence that the model takes whole."""
+    parts = translator.splitter.parts(one_line(text))
+    if not parts:
+        raise DataError("there is no text to look at: the sentence is blank")
+    if len(parts) > 1:
+        limit = translator.config.data.max_length
+        raise DataError(f"the text has more than {limit} pieces, and is translated in parts; look at one sentence")
+    return parts[0].ids
+
+
+def _given(ids: Sequence[int]) -> Hypothesis:
+    return Hypothesis(tuple(ids), math.nan, math.nan, ())
+
+
+# ---------------------------------------------------------------------------------------------------------------- beam
+
+
+def beam(
+    translator: Translator, source_ids: Sequence[int], prefix: str, options: SearchOptions
+) -> tuple[list[list[dict[str, Any]]], list[Hypothesis]]:
+    """The tree of a beam search, step by step, and its finished hypotheses, best first."""
+    engine, tokenizer = the_engine(translator), translator.tokenizer
+    prefix_ids = tokenizer.encode(one_line(prefix)) if prefix else []
+    limit = engine.max_length(Request(source_ids, prefix_ids), options)
+    rule = BeamRule(options.beam_size, options.alpha, options.n_best)
+    with torch.no_grad():
+        (memory,), longest = engine.encode([source_ids])
+    state = engine.decoders[0].start(memory, num_sentences=1, longest=longest, num_beams=rule.width)
+    beams = new_beams(rule, [limit], prefixes=[prefix_ids], like=memory.hidden_SD)
+    history = History(limit + 1)
+    steps: list[list[dict[str, Any]]] = []
+    for step in beam_steps(engine.decoders[0].step, state, beams, rule):
+        history.record(step)
+        steps.append(_nodes(step, len(steps) + 1, rule, tokenizer))
+    hypotheses = history.hypotheses([0], [0], rule)[0]
+    if not hypotheses:
+        raise CheckpointError("the model computes no numbers (NaN): its training diverged, or it is damaged")
+    return steps, hypotheses
+
+
+def _nodes(step: BeamStep, length: int, rule: BeamRule, tokenizer: Tokenizer) -> list[dict[str, Any]]:
+    """The live hypotheses at their places, then those that have just ended."""
+    parents, tokens = step.parents_NW[0].tolist(), step.tokens_NW[0].tolist()
+    live, ended = step.log_probs_NW[0].tolist(), step.finished_NW[0].tolist()
+    nodes = [
+        {"place": place, "parent": parents[place], "logp": round(logp, 4), "done": False, **_named(tokenizer, token)}
+        for place, (logp, token) in enumerate(zip(live, tokens, strict=True))
+        if logp > -math.inf
+    ]
+    penalty = length_penalty(float(length), rule.alpha)
+    for place, logp in enumerate(ended):
+        if logp > -math.inf:
+            end = {"parent": place, "logp": round(logp, 4), "done": True, "score": round(logp / penalty, 4)}
+            nodes.append({**end, **_named(tokenizer, rule.eos_id)})
+    return nodes
+
+
+def _named(tokenizer: Tokenizer, token: int) -> dict[str, Any]:
+    return {"token": token, "piece": tokenizer.pieces([token])[0]}
+
+
+# --------------------------------------------------------------------------------------------------------- hypotheses
+
+
+def _hypothesis(
+    translator: Translator, hypothesis: Hypothesis, found: AttentionMap, shown: Sequence[int]
+) -> dict[str, Any]:
+    """A translation: its words, how likely each piece was, what else could have stood there, and where it looked."""
+    tokens = _choices(translator.tokenizer, found.reading.log_probs_TV, found.target.ids)
+    total = sum(token["logp"] for token in tokens)
+    return {
+        "text": one_line(translator.tokenizer.decode(hypothesis.ids)),
+        "score": _number(hypothesis.score),
+        "log_prob": round(total, 4),
+        **_tokens(found.target),
+        "tokens": tokens,
+        "examples": examples(found),
+        "attention": {kind: _weights(found, kind, shown) for kind in ("cross", "decoder")},
+    }
+
+
+def _choices(tokenizer: Tokenizer, log_probs_TV: Tensor, ids: Sequence[int]) -> list[dict[str, Any]]:
+    best = log_probs_TV.topk(min(TOP, log_probs_TV.size(1)), dim=-1)
+    chosen = log_probs_TV.gather(1, torch.tensor(ids)[:, None]).squeeze(1).tolist()
+    return [
+        {
+            **_token(tokenizer, token),
+            "p": _probability(logp),
+            "logp": round(logp, 4),
+            "top": [{**_token(tokenizer, i), "p": _probability(v)} for i, v in zip(indices, values, strict=True)],
+        }
+        for token, logp, indices, values in zip(ids, chosen, best.indices.tolist(), best.values.tolist(), strict=True)
+    ]
+
+
+def examples(found: AttentionMap) -> list[dict[str, Any]]:
+    """The training examples that one sentence gives: each prefix, the next word, and its probability."""
+    target, log_probs_TV = found.target, found.reading.log_probs_TV
+    of_word = [0.0] * len(target.words)
+    for row, (token, word) in enumerate(zip(target.ids, target.word_of_piece, strict=True)):
+        of_word[word] += float(log_probs_TV[row, token])
+    return [
+        {"prefix": " ".join(target.words[:place]), "next": word, "p": _probability(of_word[place])}
+        for place, word in enumerate(target.words)
+    ]
+
+
+def _tokens(tokens: Tokens) -> dict[str, Any]:
+    return {"pieces": list(tokens.pieces), "words": list(tokens.words), "word_of_piece": list(tokens.word_of_piece)}
+
+
+def _token(tokenizer: Tokenizer, token: int) -> dict[str, Any]:
+    return {"id": token, "piece": tokenizer.pieces([token])[0]}
+
+
+def _probability(logp: float) -> float:
+    return float(f"{math.exp(logp):.4g}")
+
+
+def _number(value: float) -> float | None:
+    """JSON has no NaN."""
+    return round(value, 4) if math.isfinite(value) else None
+
+
+# ---------------------------------------------------------------------------------------------------------- attention
+
+
+def _layers(found: AttentionMap, asked: Sequence[int] | None) -> list[int]:
+    num_layers = max(weights.size(0) for weights in found.weights_LHTS.values())
+    if asked is not None:
+        for layer in asked:
+            if not 0 <= layer < num_layers:
+                raise DataError(f"layers = {layer} is no layer of this model; it has 0 to {num_layers - 1}")
+        return sorted(set(asked))
+    longest = max(len(found.source.ids), len(found.target.ids))
+    return list(range(num_layers)) if longest <= MANY_PIECES else [num_layers - 1]
+
+
+def _weights(found: AttentionMap, kind: Kind, layers: Iterable[int]) -> dict[str, Any]:
+    weights_LHTS = found.weights_LHTS[kind]
+    here = [layer for layer in layers if layer < weights_LHTS.size(0)]
+    bytes_LHTS = (weights_LHTS[here] * 255).round().to(torch.uint8).contiguous()
+    data = base64.b64encode(bytes_LHTS.numpy().tobytes()).decode("ascii")
+    return {"shape": list(bytes_LHTS.shape), "dtype": "u8", "layers": here, "data": data}
+
+
+def _vectors(
+    found: AttentionMap, shown: Sequence[int], asked: Sequence[int] | None, most: int
+) -> dict[str, Any] | None:
+    if asked is None and num_vector_bytes(found, shown) > most:
+        return None
+    return vectors(found, shown)
+
+
+# ------------------------------------------------------------------------------------------ model, positions, metrics
+
+
+def model_card(translator: Translator) -> dict[str, Any]:
+    """What the model is: languages, sizes, and how it was trained and searches."""
+    model, config = the_model(translator), translator.config
+    sizes = config.model
+    return {
+        "source": translator.source_language,
+        "target": translator.target_language,
+        "parameters": num_parameters(model),
+        "vocab_size": model.vocab_size,
+        "encoder_layers": sizes.encoder_layers,
+        "decoder_layers": sizes.decoder_layers,
+        "num_heads": sizes.num_heads,
+        "d_model": sizes.d_model,
+        "d_ff": sizes.d_ff,
+        "d_k": sizes.head_d_k,
+        "d_v": sizes.head_d_v,
+        "positions": sizes.positions,
+        "dropout": sizes.dropout,
+        "label_smoothing": config.train.label_smoothing,
+        "steps": config.train.steps,
+        "batch_tokens": config.train.batch_tokens,
+        "warmup_steps": config.train.warmup_steps,
+        "learning_rate_factor": config.train.learning_rate_factor,
+        "beam_size": config.decode.beam_size,
+        "alpha": config.decode.alpha,
+        "roles_from": "corpus" if has_grammar(translator) else "sentence",
+    }
+
+
+def positions(num_positions: int, d_model: int) -> dict[str, Any]:
+    """§3.5: the sinusoids of the first positions, and the similarity of two positions by their distance."""
+    table_LD = sinusoids(num_positions, d_model)
+    return {"n": num_positions, "d": d_model, "table": halves(table_LD)}
+
+
+def run_metrics(run: Path) -> dict[str, list[dict[str, Any]]]:
+    """The records of a run's training, by kind: `step` (loss, learning rate …) and `validation` (loss, BLEU)."""
+    path = run / METRICS
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        raise CheckpointError(f"{path}: cannot be read; name a run folder, which holds {METRICS}") from None
+    records: dict[str, list[dict[str, Any]]] = {"step": [], "validation": []}
+    for number, line in enumerate(lines, 1):
+        record = _record(line, f"{path}:{number}", last=number == len(lines))
+        if record and record.get("kind") in records:
+            records[record["kind"]].append({name: _finite(value) for name, value in record.items()})
+    return records
+
+
+def _record(line: str, where: str, *, last: bool) -> dict[str, Any] | None:
+    """One line; the last one may be in the middle of being written."""
+    try:
+        record = json.loads(line)
+        return record if isinstance(record, dict) else None
+    except ValueError:
+        if last:
+            return None
+        raise CheckpointError(f"{where}: is no JSON; the file was damaged") from None
+
+
+def _finite(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,127 @@
+"""Which word looked at which: weights are distributions, words are sums of pieces, and heads get their names."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from heedful.attention_map import KINDS, AttentionMap, Kind, attention_map, the_model, tokens_of
+from heedful.engines.torch_engine import TorchEngine
+from heedful.errors import ConfigError, DataError
+from heedful.grammar import Example, Link
+from heedful.heads import CERTAIN, Roles, grammar_roles, head_roles, hits, roles
+from heedful.translation import Translator
+from heedful.worked import moved, states, work
+from tests.small_translator import TEXT, small_translator
+
+SOURCE, TARGET = TEXT[0], TEXT[1]
+
+
+@pytest.fixture(scope="module")
+def translator() -> Translator:
+    return small_translator()
+
+
+@pytest.fixture(scope="module")
+def found(translator: Translator) -> AttentionMap:
+    return attention_map(translator, SOURCE, TARGET)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_row_of_every_layer_and_head_is_a_distribution(found: AttentionMap, kind: Kind) -> None:
+    weights_LHTS = found.weights_LHTS[kind]
+    assert weights_LHTS.shape == (2, 2, len(found.rows(kind).pieces), len(found.columns(kind).pieces))
+    torch.testing.assert_close(weights_LHTS.sum(dim=-1), torch.ones(weights_LHTS.shape[:-1]))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_words_keep_the_whole_weight(found: AttentionMap, kind: Kind) -> None:
+    words_LHWW = found.words(kind)
+    assert words_LHWW.shape[2:] == (len(found.rows(kind).words), len(found.columns(kind).words))
+    torch.testing.assert_close(words_LHWW.sum(dim=-1), torch.ones(words_LHWW.shape[:-1]))
+
+
+def test_the_decoder_does_not_look_ahead(found: AttentionMap) -> None:
+    assert not found.weights_LHTS["decoder"].triu(diagonal=1).any()
+
+
+def test_words_are_what_stands_between_spaces(translator: Translator) -> None:
+    for text in TEXT:
+        ids = translator.tokenizer.encode(text)
+        tokens = tokens_of(translator.tokenizer, [*ids, translator.tokenizer.eos_id])
+        assert list(tokens.words) == [*text.split(" "), "</s>"]
+        assert "".join(tokens.pieces[i] for i in tokens.pieces_of(1)).replace("▁", "") == text.split(" ")[1]
+
+
+def test_what_the_decoder_reads_is_what_it_writes_one_place_later(found: AttentionMap) -> None:
+    assert found.target_in.pieces == ("<s>", *found.target.pieces[:-1])
+    assert found.target_in.words == ("<s>", *found.target.words[:-1])
+
+
+def test_looking_leaves_no_trace_in_the_engine(translator: Translator) -> None:
+    assert isinstance(translator.engine, TorchEngine)
+    assert the_model(translator) is not translator.engine.models[0]
+    ours, theirs = the_model(translator).parameters(), translator.engine.models[0].parameters()
+    assert all(a is b for a, b in zip(ours, theirs, strict=True))
+
+
+def test_an_ensemble_and_a_blank_sentence_are_refused(translator: Translator) -> None:
+    assert isinstance(translator.engine, TorchEngine)
+    (model,) = translator.engine.models
+    both = Translator(TorchEngine(model, model), translator.tokenizer, translator.config)
+    with pytest.raises(ConfigError, match="name one model"):
+        attention_map(both, SOURCE, TARGET)
+    with pytest.raises(DataError, match="blank"):
+        attention_map(translator, " ", TARGET)
+
+
+# --------------------------------------------------------------------------------------------------------- worked out
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_worked_calculation_leads_to_the_models_own_numbers(found: AttentionMap, kind: Kind) -> None:
+    row = 3
+    worked = [work(found, kind, layer=1, head=head, row=row) for head in range(2)]
+    for head, each in enumerate(worked):
+        torch.testing.assert_close(each.weights_S, found.weights_LHTS[kind][1, head, row])
+    place = {"cross": "decoder.1.cross", "encoder": "encoder.1.self", "decoder": "decoder.1.self"}[kind]
+    recorder = found.reading.recorders[f"{place}_attention"]
+    torch.testing.assert_close(worked[0].output_K, (worked[0].weights_S @ recorder.values[0][:, 0]))
+    assert bool((worked[0].dot_S < 0).any()), "negative products are shown too"
+
+
+def test_vectors_move_from_layer_to_layer(found: AttentionMap) -> None:
+    states_LTD = states(found, "encoder")
+    assert states_LTD.shape == (3, len(found.source.pieces), 16)
+    assert bool((moved(states_LTD) > 0).all())
+    assert not moved(torch.ones(3, 2, 4)).any()
+
+
+# --------------------------------------------------------------------------------------------------------------- heads
+
+
+def test_a_head_is_named_by_where_its_largest_weight_falls() -> None:
+    previous = torch.eye(6).roll(1, dims=0)[None, None]
+    places = [(row, frozenset([row - 1])) for row in range(1, 6)]
+    assert torch.stack(hits(previous, "previous", places, own=True)).mean() == 1
+    shares = {"previous": torch.ones(1, 1), "pronoun→noun": torch.ones(1, 1)}
+    counts = {"previous": 50, "pronoun→noun": 50}
+    assert Roles(shares, counts, torch.zeros(1, 1)).label(0, 0) == "previous"
+    rare = Roles({"pronoun→noun": torch.ones(1, 1)}, {"pronoun→noun": 1}, torch.ones(1, 1))
+    assert rare.label(0, 0) == "spread", "one case says nothing"
+
+
+def test_itself_is_set_aside() -> None:
+    weights = torch.tensor([[[[0.6, 0.1, 0.3], [0.2, 0.5, 0.3], [0.3, 0.2, 0.5]]]])
+    assert torch.stack(hits(weights, "previous", [(1, frozenset([2]))], own=True)).mean() == 1
+    assert torch.stack(hits(weights, "previous", [(1, frozenset([2]))], own=False)).mean() == 0
+
+
+def test_grammar_roles_are_scored_on_the_links(translator: Translator, found: AttentionMap) -> None:
+    example = Example(SOURCE, TARGET, ((1, 1), (7, 7)), (Link("pronoun", 7, 1),), (Link("pronoun", 7, 1),))
+    for kind in KINDS:
+        assert roles([(found, example)], kind).counts["pronoun→noun"] == 1
+    assert "pronoun→noun" not in head_roles(translator, found)["encoder"].shares_LH, "unknown languages: by position"
+    known = grammar_roles(small_translator("en", "de"), num_sentences=4)
+    assert {"adjective→noun", "verb→subject"} <= set(known["encoder"].shares_LH)
+    assert 0 < CERTAIN < 1

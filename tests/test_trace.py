@@ -1,0 +1,151 @@
+"""The JSON of a trace: what the page and the API give is what the model computed."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from heedful.attention_map import attention_map
+from heedful.errors import CheckpointError, DataError
+from heedful.trace import model_card, positions, run_metrics, trace
+from heedful.translation import Translator
+from tests.small_translator import TEXT, small_translator
+
+
+@pytest.fixture(scope="module")
+def translator() -> Translator:
+    return small_translator()
+
+
+@pytest.fixture(scope="module")
+def found(translator: Translator) -> dict[str, Any]:
+    return trace(translator, TEXT[0])
+
+
+def numbers(tensor: dict[str, Any]) -> npt.NDArray[Any]:
+    """What the page decodes."""
+    dtype = np.dtype({"u8": "u1", "f16": "<f2"}[tensor["dtype"]])
+    return np.frombuffer(base64.b64decode(tensor["data"]), dtype=dtype).reshape(tensor["shape"])
+
+
+def test_a_trace_is_json_without_nan(found: dict[str, Any], translator: Translator) -> None:
+    json.dumps(found, allow_nan=False)
+    json.dumps(trace(translator, TEXT[0], target=TEXT[1]), allow_nan=False)
+
+
+def test_its_best_hypothesis_is_the_translators(found: dict[str, Any], translator: Translator) -> None:
+    (translation,) = translator.translate([TEXT[0]])
+    assert found["hypotheses"][0]["text"] == translation.text
+    assert found["hypotheses"][0]["score"] == pytest.approx(translation.hypotheses[0].score, abs=1e-3)
+    assert found["hypotheses"][0]["log_prob"] == pytest.approx(translation.hypotheses[0].log_prob, abs=1e-2)
+
+
+def test_attention_comes_as_bytes_of_every_layer_and_head(found: dict[str, Any], translator: Translator) -> None:
+    weights = attention_map(translator, TEXT[0], TEXT[1])
+    given = trace(translator, TEXT[0], target=TEXT[1])
+    for kind in ("cross", "encoder", "decoder"):
+        sent = numbers(given["attention"][kind]) / 255
+        np.testing.assert_allclose(sent, weights.weights_LHTS[kind].numpy(), atol=1 / 255)
+        assert found["attention"][kind]["layers"] == [0, 1]
+
+
+def test_each_token_has_its_choices_likeliest_first(found: dict[str, Any]) -> None:
+    best = found["hypotheses"][0]
+    assert len(best["tokens"]) == len(best["pieces"]) == len(best["word_of_piece"])
+    for token in best["tokens"]:
+        shares = [choice["p"] for choice in token["top"]]
+        assert shares == sorted(shares, reverse=True)
+        assert token["p"] == pytest.approx(math.exp(token["logp"]), abs=1e-4)
+
+
+def test_the_winner_is_a_path_of_the_beam_tree(found: dict[str, Any]) -> None:
+    steps = found["beam"]["steps"]
+    ended = [(s, node) for s, nodes in enumerate(steps) for node in nodes if node["done"]]
+    last, node = max(ended, key=lambda item: item[1]["score"])
+    ids, place = [], node["parent"]
+    for nodes in reversed(steps[:last]):
+        here = next(node for node in nodes if not node["done"] and node["place"] == place)
+        ids.append(here["token"])
+        place = here["parent"]
+    assert ids[::-1] == [token["id"] for token in found["hypotheses"][0]["tokens"]][:-1]
+
+
+def test_a_prefix_is_kept(translator: Translator) -> None:
+    again = trace(translator, TEXT[0], prefix="Das Tier")
+    assert all(hypothesis["text"].startswith("Das Tier") for hypothesis in again["hypotheses"])
+
+
+def test_a_given_target_lists_the_training_examples_it_gives(translator: Translator) -> None:
+    (given,) = trace(translator, TEXT[0], target=TEXT[1])["hypotheses"]
+    assert [example["next"] for example in given["examples"]] == [*TEXT[1].split(" "), "</s>"]
+    assert given["examples"][2]["prefix"] == "Das Tier"
+    total = sum(math.log(example["p"]) for example in given["examples"] if example["p"])
+    assert total == pytest.approx(given["log_prob"], abs=0.1)
+
+
+def test_vectors_and_layers_of_a_long_sentence_are_sent_when_asked_for(translator: Translator) -> None:
+    long = " ".join([TEXT[0]] * 8)
+    few = trace(translator, long, beam_size=1)
+    assert few["attention"]["encoder"]["layers"] == [1]
+    asked = trace(translator, long, beam_size=1, layers=[0])
+    assert asked["attention"]["encoder"]["layers"] == [0]
+    assert asked["vectors"]["kinds"]["cross"]["layers"] == [0]
+    assert trace(translator, TEXT[0], vector_bytes=10)["vectors"] is None
+    with pytest.raises(DataError, match="no layer"):
+        trace(translator, TEXT[0], layers=[2])
+
+
+def test_the_vectors_give_the_weights_back(found: dict[str, Any]) -> None:
+    kinds = found["vectors"]["kinds"]["encoder"]
+    query, key = (numbers(kinds[name])[1].astype(float)[:, 8:] for name in ("q", "k"))
+    scores = query @ key.T / math.sqrt(8)
+    weights = np.exp(scores) / np.exp(scores).sum(axis=-1, keepdims=True)
+    np.testing.assert_allclose(weights, numbers(found["attention"]["encoder"])[1, 1] / 255, atol=5e-3)
+
+
+@pytest.mark.parametrize("text", ["", " ", "\n"])
+def test_a_blank_text_is_refused(translator: Translator, text: str) -> None:
+    with pytest.raises(DataError, match="blank"):
+        trace(translator, text)
+
+
+def test_a_text_that_would_be_split_is_refused(translator: Translator) -> None:
+    with pytest.raises(DataError, match="more than 200 pieces"):
+        trace(translator, " ".join([TEXT[0]] * 40))
+
+
+def test_the_card_tells_the_sizes(translator: Translator) -> None:
+    card = model_card(translator)
+    assert (card["encoder_layers"], card["num_heads"], card["d_k"]) == (2, 2, 8)
+
+
+def test_positions_are_the_papers_sinusoids() -> None:
+    table = numbers(positions(20, 16)["table"]).astype(float)
+    assert table.shape == (20, 16)
+    assert table[3, 0] == pytest.approx(math.sin(3), abs=1e-3)
+    assert table[3, 5] == pytest.approx(math.cos(3 / 10000 ** (4 / 16)), abs=1e-3)
+
+
+def test_metrics_are_read_by_kind_and_hold_no_nan(tmp_path: Path) -> None:
+    lines = [
+        '{"kind": "step", "step": 1, "loss": NaN}',
+        '{"kind": "validation", "step": 1, "bleu": 3.0}',
+        '{"kind": "st',
+    ]
+    (tmp_path / "metrics.jsonl").write_text("\n".join(lines))
+    assert run_metrics(tmp_path) == {
+        "step": [{"kind": "step", "step": 1, "loss": None}],
+        "validation": [{"kind": "validation", "step": 1, "bleu": 3.0}],
+    }
+    (tmp_path / "metrics.jsonl").write_text("\n".join(reversed(lines)))
+    with pytest.raises(CheckpointError, match=r"metrics.jsonl:1: is no JSON"):
+        run_metrics(tmp_path)
+    with pytest.raises(CheckpointError, match="name a run folder"):
+        run_metrics(tmp_path / "nowhere")
