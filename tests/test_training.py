@@ -1,0 +1,151 @@
+"""The loop: when it logs, validates, writes and ends, and what it says when it cannot go on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from heedful.batching import Batch
+from heedful.checkpoint import checkpoint_steps, weights_to_average
+from heedful.config import Config, resolve
+from heedful.distributed import World
+from heedful.errors import DeviceError, TrainingError
+from heedful.model.transformer import Transformer
+from heedful.trainer import Trainer
+from heedful.training import (
+    NON_FINITE_LIMIT,
+    CheckpointRecord,
+    EndRecord,
+    Record,
+    Scores,
+    StepRecord,
+    ValidationRecord,
+    train,
+)
+from tests.memory_shards import random_shards
+
+DATA = random_shards(100)
+
+
+def config(**settings: object) -> Config:
+    model = {"d_model": 16, "d_ff": 16, "num_layers": 1, "num_heads": 2}
+    base = {"batch_tokens": 60, "warmup_steps": 10, "steps": 45, "checkpoint_steps": 10, "validate_steps": 15}
+    return resolve({"model": model, "data": {"max_length": 12}, "train": base | settings})
+
+
+def run(
+    settings: Config,
+    folder: Path,
+    *,
+    validate: Callable[[Transformer], Scores] | None = None,
+    stop: Callable[[], bool] = lambda: False,
+    trainer: Trainer | None = None,
+) -> list[Record]:
+    return list(train(trainer or new_trainer(settings), DATA, folder, validate=validate, stop=stop))
+
+
+def new_trainer(settings: Config) -> Trainer:
+    torch.manual_seed(0)
+    return Trainer(Transformer(settings.model, 56), settings, device=torch.device("cpu"), world=World())
+
+
+def steps_of(records: list[Record], kind: type) -> list[int]:
+    return [record.step for record in records if isinstance(record, kind)]
+
+
+def test_records_come_at_their_intervals_and_the_end_is_said(tmp_path: Path) -> None:
+    records = run(config(), tmp_path, validate=lambda _: Scores(1.0, 2.7))
+    assert steps_of(records, StepRecord) == [20, 40, 45]
+    assert steps_of(records, ValidationRecord) == [15, 30, 45]
+    assert steps_of(records, CheckpointRecord) == [10, 20, 30, 40, 45]
+    assert records[-1] == EndRecord(45, "steps")
+
+
+def test_the_model_is_validated_without_dropout_and_trained_with_it(tmp_path: Path) -> None:
+    seen: list[bool] = []
+    trainer = new_trainer(config())
+
+    def validate(model: Transformer) -> Scores:
+        seen.append(model.training)
+        return Scores(1.0, 2.7)
+
+    run(trainer.config, tmp_path, validate=validate, trainer=trainer)
+    assert seen == [False] * 3
+    assert trainer.model.training
+
+
+def test_checkpoints_by_the_clock_serve_resume_and_not_the_average(tmp_path: Path) -> None:
+    records = run(config(checkpoint_minutes=1e-9, steps=23), tmp_path)
+    assert steps_of(records, CheckpointRecord) == list(range(1, 24))
+    assert checkpoint_steps(tmp_path) == [10, 20, 22, 23]
+    assert [path.parent.name[-2:] for path in weights_to_average(tmp_path, last=5, every=10)] == ["10", "20"]
+
+
+def test_a_wish_to_stop_is_granted_after_the_step_with_a_checkpoint(tmp_path: Path) -> None:
+    wishes = iter([False] * 6 + [True])
+    records = run(config(), tmp_path, stop=lambda: next(wishes))
+    assert records[-1] == EndRecord(7, "stopped")
+    assert checkpoint_steps(tmp_path) == [7]
+
+
+def test_losses_that_stay_without_a_number_end_the_run_and_name_the_last_good_checkpoint(tmp_path: Path) -> None:
+    trainer = new_trainer(config(steps=100))
+    spoilt_from = 25
+    weight = trainer.model.embedding.weight_VD
+    weight.register_hook(lambda g: g * float("nan") if trainer.progress.step >= spoilt_from else g)
+    with pytest.raises(TrainingError, match=r"step-000000[2-5]0") as caught:
+        run(trainer.config, tmp_path, trainer=trainer)
+    assert "not finite in the last" in str(caught.value)
+    assert trainer.progress.step >= spoilt_from + NON_FINITE_LIMIT
+    assert "\n" not in str(caught.value)
+    assert weight.isfinite().all()
+
+
+def test_a_few_losses_without_a_number_are_skipped_and_counted(tmp_path: Path) -> None:
+    trainer = new_trainer(config())
+    weight = trainer.model.embedding.weight_VD
+    weight.register_hook(lambda g: g * float("inf") if trainer.progress.step in (12, 13) else g)
+    records = run(trainer.config, tmp_path, trainer=trainer)
+    skipped = [record.skipped_steps for record in records if isinstance(record, StepRecord)]
+    assert skipped == [2, 2, 2]
+    assert records[-1] == EndRecord(45, "steps")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError("CUDA out of memory"),
+        RuntimeError("[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory: you tried …"),
+        MemoryError(),
+    ],
+)
+def test_out_of_memory_says_which_setting_to_change(tmp_path: Path, error: Exception) -> None:
+    trainer = new_trainer(config())
+
+    def fail(batches: list[Batch]) -> None:
+        raise error
+
+    trainer.step = fail  # type: ignore[method-assign]
+    with pytest.raises(DeviceError, match=r"train\.micro_batches \(now 1.*train\.batch_tokens \(now 60\)"):
+        run(trainer.config, tmp_path, trainer=trainer)
+
+
+def test_other_errors_stay_what_they_are(tmp_path: Path) -> None:
+    trainer = new_trainer(config())
+
+    def fail(batches: list[Batch]) -> None:
+        raise RuntimeError("something of ours")
+
+    trainer.step = fail  # type: ignore[method-assign]
+    with pytest.raises(RuntimeError, match="something of ours"):
+        run(trainer.config, tmp_path, trainer=trainer)
+
+
+def test_patience_counts_validations_without_a_better_loss(tmp_path: Path) -> None:
+    losses = iter([3.0, 2.0, 2.5, 2.1, 9.0])
+    records = run(config(patience=2, validate_steps=3), tmp_path, validate=lambda _: Scores(next(losses), 1.0))
+    assert records[-1] == EndRecord(12, "patience")
+    assert checkpoint_steps(tmp_path)[-1] == 12
