@@ -34,16 +34,7 @@ from heedful.grammar.corpus import WRITERS, Written, example, training_sentences
 from heedful.grammar.demo import DEMO
 from heedful.grammar.entries import Noun
 from heedful.grammar.hangul import with_particle
-from heedful.grammar.lexicon import (
-    ADJECTIVE_NAMED,
-    ADJECTIVES,
-    DILEMMAS,
-    NOUN_NAMED,
-    NOUNS,
-    TIMES,
-    VERB_NAMED,
-    select,
-)
+from heedful.grammar.lexicon import ADJECTIVE_NAMED, ADJECTIVES, NOUN_NAMED, NOUNS, select
 from heedful.grammar.one_clause import ACTIVE
 from heedful.grammar.phrases import FITTING, OBJECTS, SUBJECTS
 from heedful.grammar.reserved import RESERVED_PAIRS, combinations, dilemma_of, is_held_out, is_reserved
@@ -58,6 +49,7 @@ from heedful.grammar.trees import (
     Tense,
 )
 from heedful.grammar.two_clauses import reasoned
+from heedful.grammar.verbs import DILEMMAS, TIMES, VERB_NAMED
 from heedful.grammar.words import ROOT, text
 
 TIRED = "The animal didn't cross the road because it was too tired."

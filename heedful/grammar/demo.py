@@ -3,8 +3,9 @@
 The first two differ in one word, and with it in what "it" stands for: the animal or the road.
 """
 
-from heedful.grammar.lexicon import ADJECTIVE_NAMED, NOUN_NAMED, PREPOSITION_NAMED, VERB_NAMED
+from heedful.grammar.lexicon import ADJECTIVE_NAMED, NOUN_NAMED
 from heedful.grammar.trees import Action, Anaphor, Description, NounPhrase, Place, Pronoun, Relative, Sentence
+from heedful.grammar.verbs import PREPOSITION_NAMED, VERB_NAMED
 
 
 def _phrase(*words: str, definite: bool = True) -> NounPhrase:

@@ -5,7 +5,7 @@ languages; what a tree may say is not decided here.
 """
 
 from heedful.grammar.entries import Verb
-from heedful.grammar.lexicon import ADJECTIVES, NUMBERS, VERB_NAMED
+from heedful.grammar.lexicon import ADJECTIVES, NUMBERS
 from heedful.grammar.trees import (
     Action,
     Agreement,
@@ -25,6 +25,7 @@ from heedful.grammar.trees import (
     Tense,
     agreement,
 )
+from heedful.grammar.verbs import VERB_NAMED
 from heedful.grammar.words import (
     ADJECTIVE,
     ADVERB,

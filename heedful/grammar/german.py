@@ -6,7 +6,7 @@ asked in the perfect, as people do. Knows nothing of the other languages; what a
 """
 
 from heedful.grammar.entries import Adjective, Noun, Verb
-from heedful.grammar.lexicon import ADJECTIVES, NUMBERS, VERB_NAMED
+from heedful.grammar.lexicon import ADJECTIVES, NUMBERS
 from heedful.grammar.trees import (
     Action,
     Agreement,
@@ -27,6 +27,7 @@ from heedful.grammar.trees import (
     Tense,
     agreement,
 )
+from heedful.grammar.verbs import VERB_NAMED
 from heedful.grammar.words import (
     ADJECTIVE,
     ADVERB,

@@ -9,7 +9,7 @@ other languages.
 
 from heedful.grammar.entries import Adjective
 from heedful.grammar.hangul import NIEUN, RIEUL, SSANGSIOS, final, soft_stem, with_final, with_particle
-from heedful.grammar.lexicon import ADJECTIVES, NUMBERS, VERB_NAMED
+from heedful.grammar.lexicon import ADJECTIVES, NUMBERS
 from heedful.grammar.trees import (
     Action,
     Anaphor,
@@ -26,6 +26,7 @@ from heedful.grammar.trees import (
     Sentence,
     Subject,
 )
+from heedful.grammar.verbs import VERB_NAMED
 from heedful.grammar.words import (
     ADJECTIVE,
     ADVERB,

@@ -11,26 +11,12 @@ from heedful.grammar.entries import Adjective, Noun, Preposition, Time, Verb
 from heedful.grammar.lexicon import (
     ADJECTIVE_NAMED,
     ADJECTIVES,
-    BEING,
-    GIVING,
-    GO,
     GROWING,
-    MOVING,
     NOUN_NAMED,
     NOUNS,
-    PREPOSITION_NAMED,
-    RECIPROCAL,
-    SETTINGS,
-    SETTLED,
     SHRINKING,
     SIZES,
-    STATIVE,
-    TIMES,
-    TOOLS,
     TRAITS,
-    TRANSPORT,
-    VERB_NAMED,
-    VERBS,
     select,
 )
 from heedful.grammar.phrases import (
@@ -66,6 +52,22 @@ from heedful.grammar.trees import (
     Sentence,
     Tense,
     This,
+)
+from heedful.grammar.verbs import (
+    BEING,
+    GIVING,
+    GO,
+    MOVING,
+    PREPOSITION_NAMED,
+    RECIPROCAL,
+    SETTINGS,
+    SETTLED,
+    STATIVE,
+    TIMES,
+    TOOLS,
+    TRANSPORT,
+    VERB_NAMED,
+    VERBS,
 )
 
 ACTIVE = tuple(verb for verb in VERBS if verb.name not in STATIVE)

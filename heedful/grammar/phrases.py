@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from heedful.grammar.entries import Adjective, Noun, Verb
-from heedful.grammar.lexicon import ADJECTIVES, NOUNS, NUMBERS, VERB_NAMED, select
+from heedful.grammar.lexicon import ADJECTIVES, NOUNS, NUMBERS, select
 from heedful.grammar.trees import MANY, NounPhrase
+from heedful.grammar.verbs import VERB_NAMED
 
 T = TypeVar("T")
 

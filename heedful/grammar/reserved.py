@@ -13,8 +13,9 @@ from functools import cache
 from zlib import crc32
 
 from heedful.grammar.entries import Noun
-from heedful.grammar.lexicon import ADJECTIVES, GIVING, VERBS, select
+from heedful.grammar.lexicon import ADJECTIVES, select
 from heedful.grammar.trees import Action, Anaphor, Description, NounPhrase, Sentence, deeds, phrases
+from heedful.grammar.verbs import GIVING, VERBS
 
 Combination = tuple[str, ...]
 

@@ -11,8 +11,8 @@ from itertools import accumulate
 
 from heedful.grammar import one_clause, two_clauses
 from heedful.grammar.entries import Verb
-from heedful.grammar.lexicon import LASTING, ODD_PAIRS
 from heedful.grammar.trees import NounPhrase, Object, Sentence, deeds, phrases
+from heedful.grammar.verbs import LASTING, ODD_PAIRS
 
 CONSTRUCTIONS: dict[Callable[[random.Random], Sentence], int] = {
     one_clause.transitive: 8,

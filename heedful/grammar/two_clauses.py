@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
 from heedful.grammar.entries import Adjective, Dilemma, Noun, Verb
-from heedful.grammar.lexicon import ADJECTIVE_NAMED, CLAIMS, CRY, DILEMMAS, LAUGH, NOUNS, TIMES, VERB_NAMED, select
+from heedful.grammar.lexicon import ADJECTIVE_NAMED, NOUNS, select
 from heedful.grammar.one_clause import ACTIVE, DESCRIBED, degree
 from heedful.grammar.phrases import (
     LOOKS,
@@ -27,6 +27,7 @@ from heedful.grammar.phrases import (
     subject_and_object,
 )
 from heedful.grammar.trees import MANY, Action, Anaphor, Degree, Description, NounPhrase, Relative, Sentence
+from heedful.grammar.verbs import CLAIMS, CRY, DILEMMAS, LAUGH, TIMES, VERB_NAMED
 
 Gap: TypeAlias = Literal["subject", "object"]
 Reasons: TypeAlias = dict[tuple[bool, Gap], list[tuple[Adjective, Noun]]]
