@@ -14,7 +14,7 @@ from typing import NoReturn
 import click
 
 from heedful import __version__
-from heedful.commands import built_in, evaluate, export, models, train, translate
+from heedful.commands import built_in, evaluate, export, models, serve, train, translate
 from heedful.commands.options import say
 from heedful.errors import HeedfulError, TrainingError
 
@@ -30,6 +30,7 @@ for command in (
     translate.translate,
     evaluate.evaluate,
     evaluate.score,
+    serve.serve,
     models.info,
     models.config,
     models.average,

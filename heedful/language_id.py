@@ -1,0 +1,117 @@
+"""Which language is this? A small model of character n-grams, fitted on the training text and stored with the model.
+
+Naive Bayes over the n-grams of one to three characters: of each language the most frequent ones are kept with their
+log-probabilities, and all others share what is left. It tells the languages that it was fitted on apart; a text whose
+characters none of them uses gets no confidence. It knows neither torch nor models.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from itertools import islice
+from pathlib import Path
+
+from heedful.errors import CheckpointError
+
+FILE = "languages.json"
+FORMAT = {"format": "heedful languages", "version": 1}
+ORDERS = (1, 2, 3)
+KEPT = 2000  # n-grams of each language
+SAMPLED = 20_000  # lines of each language; more do not change the picture
+LONGEST_TEXT = 5000  # characters that detection looks at
+RARE = 0.5  # how often an n-gram counts as seen that was not
+
+
+@dataclass(frozen=True, slots=True)
+class LanguageModel:
+    """The log-probabilities of the n-grams of each language; `unseen` is that of any other n-gram."""
+
+    log_probs: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    unseen: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def languages(self) -> list[str]:
+        """The codes that it can tell apart."""
+        return list(self.log_probs)
+
+    def detect(self, text: str) -> list[tuple[str, float]]:
+        """All languages, the likeliest first, each with a confidence between 0 and 1.
+
+        The confidence is the posterior probability, times the share of the text's letters that the language uses.
+        """
+        grams = Counter(_ngrams(text[:LONGEST_TEXT]))
+        likelihoods = {language: self._log_likelihood(grams, language) for language in self.log_probs}
+        highest = max(likelihoods.values(), default=0.0)
+        # Each character is counted once for every order, so that the sum says everything several times.
+        masses = {language: math.exp((value - highest) / len(ORDERS)) for language, value in likelihoods.items()}
+        total = sum(masses.values())
+        found = [(language, mass / total * self._known(grams, language)) for language, mass in masses.items()]
+        return sorted(found, key=lambda item: (-item[1], -masses[item[0]]))
+
+    def _log_likelihood(self, grams: Counter[str], language: str) -> float:
+        log_probs, unseen = self.log_probs[language], self.unseen[language]
+        return sum(count * log_probs.get(gram, unseen) for gram, count in grams.items())
+
+    def _known(self, grams: Counter[str], language: str) -> float:
+        letters = {gram: count for gram, count in grams.items() if len(gram) == 1 and gram.isalpha()}
+        known = sum(count for letter, count in letters.items() if letter in self.log_probs[language])
+        return known / (sum(letters.values()) or 1)
+
+    def save(self, folder: Path) -> None:
+        """Write `languages.json` into a model's folder."""
+        content = FORMAT | {"log_probs": self.log_probs, "unseen": self.unseen}
+        (folder / FILE).write_text(json.dumps(content, ensure_ascii=False, indent=0) + "\n", encoding="utf-8")
+
+
+def fit(samples: Mapping[str, Iterable[str]]) -> LanguageModel:
+    """From lines of text in each language."""
+    counts = {language: Counter[str]() for language in samples}
+    for language, lines in samples.items():
+        for line in islice(lines, SAMPLED):
+            counts[language].update(_ngrams(line))
+    kept = {language: dict(count.most_common(KEPT)) for language, count in counts.items() if count}
+    totals = {language: counts[language].total() + RARE for language in kept}
+    log_probs = {
+        language: {gram: round(math.log(count / totals[language]), 4) for gram, count in grams.items()}
+        for language, grams in kept.items()
+    }
+    return LanguageModel(log_probs, {language: round(math.log(RARE / totals[language]), 4) for language in kept})
+
+
+def load(folder: Path) -> LanguageModel:
+    """Read `languages.json` of a model's folder; a folder without it gives a model that knows no language."""
+    path = folder / FILE
+    if not path.exists():
+        return LanguageModel()
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        log_probs, unseen = content["log_probs"], content["unseen"]
+        assert content["version"] == FORMAT["version"]
+        assert log_probs.keys() == unseen.keys()
+        return LanguageModel(log_probs, unseen)
+    except (OSError, ValueError, KeyError, AttributeError, TypeError, AssertionError):
+        raise CheckpointError(
+            f"{path}: damaged, or not written by heedful; remove it, and no language is guessed"
+        ) from None
+
+
+def merge(models: Sequence[LanguageModel]) -> LanguageModel:
+    """What several models know together; of a language that two know, what the first one knows."""
+    return reduce(_merged, models, LanguageModel())
+
+
+def _merged(first: LanguageModel, second: LanguageModel) -> LanguageModel:
+    return LanguageModel({**second.log_probs, **first.log_probs}, {**second.unseen, **first.unseen})
+
+
+def _ngrams(text: str) -> Iterator[str]:
+    """The n-grams of each word; a word begins and ends with a space, and case means nothing."""
+    for word in text.casefold().split():
+        padded = f" {word} "
+        for order in ORDERS:
+            yield from (padded[n : n + order] for n in range(len(padded) - order + 1))

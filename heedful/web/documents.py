@@ -1,0 +1,65 @@
+"""Free text as units to translate and what stands between them.
+
+A text is split into lines, a line into sentences, and a sentence that is longer than any should be at its spaces. What
+lies between the units (line breaks, blank lines, indents, runs of spaces) is kept as it is. With each unit as its own
+translation the text comes back unchanged. Documents know no model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from heedful.translation import WITHOUT_SPACES, sentences
+
+LONGEST_UNIT = 1000  # characters
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """The units of a text, and the spaces before, between and behind them: one more than units."""
+
+    units: tuple[str, ...]
+    spaces: tuple[str, ...]
+
+    @classmethod
+    def of(cls, text: str) -> Document:
+        """Split a text."""
+        units: list[str] = []
+        spaces: list[str] = []
+        end = 0
+        for unit in _units(text):
+            begin = text.index(unit, end)
+            spaces.append(text[end:begin])
+            units.append(unit)
+            end = begin + len(unit)
+        return cls(tuple(units), (*spaces, text[end:]))
+
+    def join(self, translations: Sequence[str], language: str) -> str:
+        """The text again, with these translations in place of the units.
+
+        Where the source sets sentences side by side (as Chinese does) and the target's language does not, a space comes
+        between them.
+        """
+        between = "" if language in WITHOUT_SPACES else " "
+        first, *spaces = self.spaces
+        last = len(spaces) - 1
+        parts = zip(translations, [space or between * (n < last) for n, space in enumerate(spaces)], strict=True)
+        return first + "".join(translation + space for translation, space in parts)
+
+
+def _units(text: str) -> Iterator[str]:
+    for line in text.splitlines():
+        for sentence in sentences(line):
+            yield from _short(sentence)
+
+
+def _short(sentence: str) -> Iterator[str]:
+    """The sentence in parts that are no longer than a unit may be, cut at the last space if there is one."""
+    while len(sentence) > LONGEST_UNIT:
+        cut = sentence.rfind(" ", 1, LONGEST_UNIT)
+        cut = cut if cut > 0 else LONGEST_UNIT
+        yield sentence[:cut].strip()
+        sentence = sentence[cut:].strip()
+    if sentence:
+        yield sentence

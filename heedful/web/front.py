@@ -1,0 +1,51 @@
+"""What every route starts from: the service, and who may use it how much."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from starlette.requests import Request
+
+from heedful.web.incoming import Parameters, parameters
+from heedful.web.limits import Keys, Limits, RateLimit
+from heedful.web.metrics import Metrics
+from heedful.web.service import Service
+
+SCHEMES = ("bearer", "deepl-auth-key")
+
+
+@dataclass(slots=True)
+class Front:
+    """The service with its limits, keys and counts."""
+
+    service: Service
+    limits: Limits = field(default_factory=Limits)
+    keys: Keys = field(default_factory=Keys)
+    rate: RateLimit = field(default_factory=RateLimit)
+    metrics: Metrics = field(default_factory=Metrics)
+    in_flight: int = 0
+    draining: bool = False
+
+    async def admitted(self, request: Request) -> Parameters:
+        """The parameters of a request that has the right key and has not come too often."""
+        given = await parameters(request, self.limits)
+        key = _key(request, given)
+        self.keys.check(key)
+        self.rate.check(f"key {key}" if self.keys else f"host {request.client.host if request.client else ''}")
+        return given
+
+
+def _key(request: Request, given: Parameters) -> str:
+    """From the header, as DeepL's clients send it, or from the parameters, as LibreTranslate's do."""
+    scheme, _, key = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() in SCHEMES:
+        return key.strip()
+    values = [*given.values.get("api_key", []), *given.values.get("auth_key", []), ""]
+    return values[0] if isinstance(values[0], str) else ""
+
+
+def front_of(request: Request) -> Front:
+    """The front that answers this request."""
+    front = request.app.state.front
+    assert isinstance(front, Front)
+    return front

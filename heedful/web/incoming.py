@@ -1,0 +1,149 @@
+"""What comes in: parameters from JSON, form or query string, whichever a client uses; and whether it is still there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import msgspec
+from starlette.datastructures import ImmutableMultiDict
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.types import Message, Receive
+
+from heedful.web.limits import Limits, RefusalError
+
+Result = TypeVar("Result")
+FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
+MOST_FIELDS = 1000
+CLIENT_GONE = 499  # nginx's word for it; nobody reads the answer
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """The values of each name: those of a JSON array, or those that a form or query repeats, or the only one."""
+
+    values: dict[str, list[Any]]
+    arrays: frozenset[str] = frozenset()  # the names that were JSON arrays
+
+    def text(self, name: str, default: str | None = None) -> str:
+        """A string; without default it must be there."""
+        values = [value for value in self.values.get(name, []) if value is not None]
+        if not values or values[0] == "":
+            return self._missing(name) if default is None else default
+        if name in self.arrays or not isinstance(values[0], str):
+            raise RefusalError(400, f"Invalid request: {name} must be a string")
+        return values[0]
+
+    def texts(self, name: str) -> list[str]:
+        """One or more strings."""
+        values = self.values.get(name, [])
+        if not values or values == [""] or values == [None]:
+            self._missing(name)
+        if not all(isinstance(value, str) for value in values):
+            raise RefusalError(400, f"Invalid request: {name} must be a string or an array of strings")
+        return values
+
+    def number(self, name: str, default: float) -> float:
+        """A finite number, as such or as a string."""
+        value = self.values.get(name, [default])[0] if self.values.get(name) else default
+        try:
+            number = float(value) if isinstance(value, int | float | str) and not isinstance(value, bool) else None
+        except (ValueError, OverflowError):
+            number = None
+        if name in self.arrays or number is None or not abs(number) < 2**31:
+            raise RefusalError(400, f"Invalid request: {name} is not a number")
+        return number
+
+    def integer(self, name: str, default: int) -> int:
+        """A whole number, as such or as a string."""
+        number = self.number(name, default)
+        if number != int(number):
+            raise RefusalError(400, f"Invalid request: {name} is not a whole number")
+        return int(number)
+
+    def _missing(self, name: str) -> str:
+        raise RefusalError(400, f"Invalid request: missing {name} parameter")
+
+
+async def parameters(request: Request, limits: Limits) -> Parameters:
+    """Of the query string, and over them those of the body."""
+    query = _repeated(request.query_params)
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    body = await _body(request, limits)
+    if kind == "application/json" or kind.endswith("+json"):
+        given = _json_object(body)
+        arrays = frozenset(name for name, value in given.items() if isinstance(value, list))
+        values = {name: value if isinstance(value, list) else [value] for name, value in given.items()}
+        return Parameters(query | values, arrays)
+    if kind in FORMS:
+        return Parameters(query | await _form(request, body))
+    return Parameters(query)
+
+
+async def _body(request: Request, limits: Limits) -> bytes:
+    """The whole body, unless it is too large or too slow."""
+    length = request.headers.get("content-length", "0")
+    limits.check_body(int(length) if length.isdecimal() else 0)
+    body = bytearray()
+    try:
+        async with asyncio.timeout(limits.body_seconds):
+            async for chunk in request.stream():
+                body += chunk
+                limits.check_body(len(body))
+    except TimeoutError:
+        text = f"Invalid request: the body took longer than the limit of {limits.body_seconds:g} s"
+        raise RefusalError(408, text, {"Connection": "close"}) from None
+    except ClientDisconnect:
+        raise RefusalError(CLIENT_GONE, "the client has left") from None
+    return bytes(body)
+
+
+def _json_object(body: bytes) -> dict[str, Any]:
+    try:
+        given = msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise RefusalError(400, f"Invalid request: the body is no valid JSON ({error})") from None
+    if not isinstance(given, dict):
+        raise RefusalError(400, "Invalid request: the body is no JSON object")
+    return given
+
+
+async def _form(request: Request, body: bytes) -> dict[str, list[Any]]:
+    replayed = Request(request.scope, _replay(body))
+    try:
+        async with replayed.form(max_files=0, max_fields=MOST_FIELDS) as form:
+            return _repeated(form)
+    except HTTPException as error:
+        raise RefusalError(400, f"Invalid request: {error.detail}") from None
+
+
+def _replay(body: bytes) -> Receive:
+    async def receive() -> Message:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return receive
+
+
+def _repeated(given: ImmutableMultiDict[str, Any]) -> dict[str, list[Any]]:
+    return {name: given.getlist(name) for name in given}
+
+
+async def while_connected(request: Request, work: Coroutine[Any, Any, Result]) -> Result:
+    """The result of the work, which is cancelled if the client leaves before it is there."""
+    task, gone = asyncio.ensure_future(work), asyncio.ensure_future(_disconnected(request))
+    try:
+        await asyncio.wait((task, gone), return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise RefusalError(CLIENT_GONE, "the client has left")
+        return task.result()
+    finally:
+        task.cancel()
+        gone.cancel()
+
+
+async def _disconnected(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,120 @@
+"""Ours, under /api/: what the page shows of a translation, of a model and of its training."""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from heedful.web.front import Front, front_of
+from heedful.web.incoming import Parameters, while_connected
+from heedful.web.limits import RefusalError
+from heedful.web.service import AUTO, Pair
+
+LARGEST_TABLE = 1024  # positions, and dimensions
+
+
+def _inside() -> ModuleType:
+    """Loaded when it is first asked for: it draws in much that translating does not need."""
+    try:
+        return importlib.import_module("heedful.trace")
+    except ModuleNotFoundError:
+        raise RefusalError(501, "this server cannot look inside its models: heedful.trace is missing") from None
+
+
+def _pair(front: Front, given: Parameters, text: str = "") -> Pair:
+    """The pair that is asked for, or the first one."""
+    default, service = front.service.default, front.service
+    target = given.text("target", default.target)
+    source = given.text("source", default.source)
+    if source == AUTO:
+        routes = [code for code, _ in service.detect(text) if (code, target) in service.pairs]
+        source = routes[0] if routes else default.source
+    return service.pair(source, target)
+
+
+async def trace(request: Request) -> Response:
+    """POST /api/trace: pieces, words, attention, the choices at each step, the tree of the beam."""
+    front = front_of(request)
+    given = await front.admitted(request)
+    text = given.text("q")
+    pair = _pair(front, given, text)
+    options = _search(front, given, pair) | {
+        "prefix": given.text("prefix", "") or None,
+        "target": given.text("target_text", "") or None,
+        "layers": _layers(given),
+    }
+    front.limits.check_texts([text, options["prefix"] or "", options["target"] or ""])
+    look = _inside().trace
+    found = await while_connected(request, front.service.call(lambda: look(pair.translator, text, **options)))
+    return JSONResponse(found)
+
+
+def _search(front: Front, given: Parameters, pair: Pair) -> dict[str, Any]:
+    own = pair.translator.options
+    beam_size, alpha = given.integer("beam_size", own.beam_size), given.number("alpha", own.alpha)
+    front.limits.check_beam(beam_size)
+    if not 0 <= alpha <= 10:
+        raise RefusalError(400, f"Invalid request: alpha ({alpha:g}) is not within 0 and 10")
+    return {"beam_size": beam_size, "alpha": alpha}
+
+
+def _layers(given: Parameters) -> list[int] | None:
+    layers = given.values.get("layers") or None
+    if layers is None or layers == [None]:
+        return None
+    if not all(isinstance(layer, int) and not isinstance(layer, bool) for layer in layers):
+        raise RefusalError(400, "Invalid request: layers must be an array of whole numbers")
+    return layers
+
+
+async def model(request: Request) -> Response:
+    """GET /api/model?source=&target=: the card of a model."""
+    front = front_of(request)
+    pair = _pair(front, await front.admitted(request))
+    card = _inside().model_card
+    return JSONResponse(await while_connected(request, front.service.call(lambda: card(pair.translator))))
+
+
+async def positions(request: Request) -> Response:
+    """GET /api/positions?n=&d=: the positional encoding."""
+    front = front_of(request)
+    given = await front.admitted(request)
+    default = front.service.default.translator.config.model.d_model
+    sizes = {"n": given.integer("n", 128), "d": given.integer("d", default)}
+    for name, size in sizes.items():
+        if not 1 <= size <= LARGEST_TABLE or (name == "d" and size % 2):
+            rule = f"an even number within 2 and {LARGEST_TABLE}" if name == "d" else f"within 1 and {LARGEST_TABLE}"
+            raise RefusalError(400, f"Invalid request: {name} ({size}) is not {rule}")
+    return JSONResponse(await run_in_threadpool(_inside().positions, sizes["n"], sizes["d"]))
+
+
+async def run_metrics(request: Request) -> Response:
+    """GET /api/run/metrics?source=&target=: the curves of the training."""
+    front = front_of(request)
+    pair = _pair(front, await front.admitted(request))
+    folders = [folder for folder in _run_folders(pair) if (folder / "metrics.jsonl").is_file()]
+    if not folders:
+        raise RefusalError(404, "this model's folder holds no training metrics")
+    return JSONResponse(await run_in_threadpool(_inside().run_metrics, folders[0]))
+
+
+def _run_folders(pair: Pair) -> list[Any]:
+    """A run is served by its own name, by its model's, or by a checkpoint's."""
+    if pair.folder is None:
+        return []
+    folder = pair.folder.resolve()
+    return [folder, folder.parent, folder.parent.parent]
+
+
+ROUTES = [
+    Route("/api/trace", trace, methods=["POST"]),
+    Route("/api/model", model),
+    Route("/api/positions", positions),
+    Route("/api/run/metrics", run_metrics),
+]

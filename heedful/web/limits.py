@@ -1,0 +1,107 @@
+"""What a client may ask for, and how often: limits, API keys, and the refusal that all of them end in."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import math
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+
+MEBIBYTE = 2**20
+MOST_CLIENTS = 10_000  # that the rate limit remembers
+
+
+class RefusalError(Exception):
+    """A request that gets an error instead of an answer."""
+
+    def __init__(self, status: int, text: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(text)
+        self.status, self.text, self.headers = status, text, dict(headers or {})
+
+
+def busy(text: str, retry_after: int) -> RefusalError:
+    """Try again later."""
+    return RefusalError(503, text, {"Retry-After": str(retry_after)})
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The most that one request may ask for."""
+
+    body: int = MEBIBYTE  # bytes
+    characters: int = 20_000  # in all texts of a request
+    batch: int = 128  # texts of a request
+    alternatives: int = 8
+    beam: int = 16
+    body_seconds: float = 30.0  # until the whole body has come
+
+    def check_body(self, size: int) -> None:
+        """Of a body, or of as much of it as has come."""
+        if size > self.body:
+            raise RefusalError(413, f"Invalid request: the body exceeds the limit of {self.body} bytes")
+
+    def check_texts(self, texts: Collection[str]) -> None:
+        """How many, and how long together."""
+        if len(texts) > self.batch:
+            raise RefusalError(400, f"Invalid request: request ({len(texts)}) exceeds batch limit ({self.batch})")
+        size = sum(map(len, texts))
+        if size > self.characters:
+            raise RefusalError(400, f"Invalid request: request ({size}) exceeds text limit ({self.characters})")
+
+    def check_alternatives(self, number: int) -> None:
+        """Beside the best translation."""
+        if not 0 <= number <= self.alternatives:
+            raise RefusalError(400, f"Invalid request: alternatives ({number}) is not within 0 and {self.alternatives}")
+
+    def check_beam(self, beam_size: int) -> None:
+        """Of a search that a client describes."""
+        if not 1 <= beam_size <= self.beam:
+            raise RefusalError(400, f"Invalid request: beam_size ({beam_size}) is not within 1 and {self.beam}")
+
+
+class Keys:
+    """The API keys that open the server; with none it is open to all, whatever key they bring."""
+
+    def __init__(self, keys: Collection[str] = ()) -> None:
+        self._digests = [_digest(key) for key in keys]
+
+    def __bool__(self) -> bool:
+        return bool(self._digests)
+
+    def check(self, key: str) -> None:
+        """Each key is compared, in a time that says nothing about it."""
+        matches = [hmac.compare_digest(_digest(key), digest) for digest in self._digests]
+        if self._digests and not any(matches):
+            raise RefusalError(403, "Invalid API key")
+
+
+def _digest(key: str) -> bytes:
+    """Of equal length for all keys."""
+    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()
+
+
+@dataclass(slots=True)
+class RateLimit:
+    """So many requests a minute for each client, all at once or spread; 0: as many as they like."""
+
+    per_minute: int = 0
+    clock: Callable[[], float] = time.monotonic
+    _buckets: OrderedDict[str, tuple[float, float]] = field(default_factory=OrderedDict)  # requests left, and when
+
+    def check(self, client: str) -> None:
+        """Count one request of this client."""
+        if not self.per_minute:
+            return
+        now = self.clock()
+        left, before = self._buckets.pop(client, (float(self.per_minute), now))
+        left = min(float(self.per_minute), left + (now - before) * self.per_minute / 60)
+        self._buckets[client] = (left - 1 if left >= 1 else left, now)
+        if len(self._buckets) > MOST_CLIENTS:
+            self._buckets.popitem(last=False)
+        if left < 1:
+            wait = math.ceil((1 - left) * 60 / self.per_minute)
+            text = f"Slowdown: {self.per_minute} per 1 minute"
+            raise RefusalError(429, text, {"Retry-After": str(max(1, wait))})

@@ -1,0 +1,59 @@
+"""What happened, as Prometheus reads it: counters, a histogram of latencies, and gauges of the moment."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import accumulate
+
+BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)  # seconds
+MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+@dataclass(slots=True)
+class Histogram:
+    """How many observations fell between the bounds, and their sum."""
+
+    counts: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS) + 1))
+    total: float = 0.0
+
+    def observe(self, value: float) -> None:
+        """One more."""
+        self.counts[bisect_left(BOUNDS, value)] += 1
+        self.total += value
+
+
+@dataclass(slots=True)
+class Metrics:
+    """The requests of each route; a route is one of ours, or "other", so that nobody can make the list long."""
+
+    requests: Counter[tuple[str, int]] = field(default_factory=Counter)
+    seconds: dict[str, Histogram] = field(default_factory=dict)
+
+    def observe(self, route: str, status: int, seconds: float) -> None:
+        """A request was answered."""
+        self.requests[route, status] += 1
+        self.seconds.setdefault(route, Histogram()).observe(seconds)
+
+    def text(self, counters: Mapping[str, float], gauges: Mapping[str, float]) -> str:
+        """Prometheus' text format, with these further numbers."""
+        lines = [*self._requests(), *self._seconds()]
+        for kind, numbers in (("counter", counters), ("gauge", gauges)):
+            for name, value in numbers.items():
+                lines += [f"# TYPE heedful_{name} {kind}", f"heedful_{name} {value!r}"]
+        return "\n".join(lines) + "\n"
+
+    def _requests(self) -> Iterator[str]:
+        yield "# TYPE heedful_requests_total counter"
+        for (route, status), count in sorted(self.requests.items()):
+            yield f'heedful_requests_total{{route="{route}",status="{status}"}} {count}'
+
+    def _seconds(self) -> Iterator[str]:
+        yield "# TYPE heedful_request_seconds histogram"
+        for route, histogram in sorted(self.seconds.items()):
+            for bound, count in zip((*BOUNDS, "+Inf"), accumulate(histogram.counts), strict=True):
+                yield f'heedful_request_seconds_bucket{{route="{route}",le="{bound}"}} {count}'
+            yield f'heedful_request_seconds_sum{{route="{route}"}} {histogram.total:.6f}'
+            yield f'heedful_request_seconds_count{{route="{route}"}} {sum(histogram.counts)}'

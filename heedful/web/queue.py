@@ -1,0 +1,195 @@
+"""The work of all clients, brought together into batches for one worker thread, which alone touches the models.
+
+A job is a list of units (sentences) and the function that solves such units. In each round the worker takes one unit of
+each job in turn until the batch is full, so that a long document holds up nobody. Only units of jobs with equal keys go
+into one batch. The queue is bounded: what does not fit in is refused at once. A client that leaves takes what is left
+of its job along. The queue knows neither text nor HTTP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import threading
+from collections import deque
+from collections.abc import Callable, Hashable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any, TypeAlias, TypeVar
+
+Result = TypeVar("Result")
+Solve: TypeAlias = Callable[[Sequence[str]], Sequence[Result]]
+
+LONGEST_RETRY = 60  # seconds
+
+
+class QueueFullError(Exception):
+    """Too much is waiting already; `retry_after` (seconds) is when it should be better."""
+
+    def __init__(self, retry_after: int) -> None:
+        super().__init__(f"the queue is full; try again in {retry_after} s")
+        self.retry_after = retry_after
+
+
+class QueueClosedError(Exception):
+    """The server is leaving."""
+
+
+@dataclass(eq=False, slots=True)
+class _Job:
+    """What one request asks for; `next` is the first unit that no batch has taken yet."""
+
+    key: Hashable
+    solve: Solve[Any]
+    units: Sequence[str]
+    found: dict[int, Any] = field(default_factory=dict)
+    future: Future[list[Any]] = field(default_factory=Future)
+    next: int = 0
+
+    @property
+    def waiting(self) -> int:
+        """Units that no batch has taken yet."""
+        return len(self.units) - self.next
+
+    def put(self, place: int, result: Any) -> None:
+        """The result of one unit; with the last one the job is done."""
+        self.found[place] = result
+        if len(self.found) == len(self.units) and self.future.set_running_or_notify_cancel():
+            self.future.set_result([self.found[n] for n in range(len(self.units))])
+
+    def fail(self, error: BaseException) -> None:
+        """There will be no result."""
+        if not self.future.done() and self.future.set_running_or_notify_cancel():
+            self.future.set_exception(error)
+
+
+_Batch: TypeAlias = list[tuple[_Job, int]]  # jobs, and which of their units
+
+
+@dataclass(slots=True)
+class QueueCounts:
+    """What has happened since the start."""
+
+    batches: int = 0
+    units: int = 0
+    refused: int = 0
+    cancelled: int = 0  # jobs whose client left before the last of their units was taken
+    seconds: float = 0.0  # spent on batches
+
+
+class BatchQueue:
+    """Jobs in, results out, in batches across jobs.
+
+    `max_waiting` units may wait (one job may bring more when nothing waits); a batch has at most `max_batch` units, and
+    no more than about `max_characters`.
+    """
+
+    def __init__(self, *, max_waiting: int = 2048, max_batch: int = 64, max_characters: int = 8000) -> None:
+        self.max_waiting, self.max_batch, self.max_characters = max_waiting, max_batch, max_characters
+        self.counts = QueueCounts()
+        self.waiting = 0  # units
+        self._jobs: deque[_Job] = deque()  # those that have waiting units; who comes next stands first
+        self._changed = threading.Condition()
+        self._closed = False
+        self._worker = threading.Thread(target=self._work, name="heedful-worker", daemon=True)
+        self._worker.start()
+
+    async def run(self, key: Hashable, solve: Solve[Result], units: Sequence[str]) -> list[Result]:
+        """The result of each unit, in order. `solve` may get units of other jobs of an equal key, too."""
+        if not units:
+            return []
+        job = _Job(key, solve, units)
+        self._enter(job)
+        try:
+            return await asyncio.wrap_future(job.future)
+        finally:
+            self._leave(job)
+
+    async def call(self, function: Callable[[], Result]) -> Result:
+        """Let the worker call this function, by itself, when its turn comes."""
+        (result,) = await self.run(object(), lambda _: [function()], [""])
+        return result
+
+    def close(self) -> None:
+        """Take nothing more, and wait until the worker has done what is there."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+        self._worker.join()
+
+    # ------------------------------------------------------------------------------------------- the clients' side
+
+    def _enter(self, job: _Job) -> None:
+        with self._changed:
+            if self._closed:
+                raise QueueClosedError("the server is shutting down")
+            if self.waiting and self.waiting + job.waiting > self.max_waiting:
+                self.counts.refused += 1
+                raise QueueFullError(self._retry_after())
+            self.waiting += job.waiting
+            self._jobs.append(job)
+            self._changed.notify()
+
+    def _leave(self, job: _Job) -> None:
+        """Nobody waits for this job any longer: its result is there, it failed, or its client has left."""
+        with self._changed:
+            if job.waiting and job in self._jobs:
+                self._jobs.remove(job)
+                self.waiting -= job.waiting
+                self.counts.cancelled += 1
+
+    def _retry_after(self) -> int:
+        """How long what is waiting now will take, by the speed so far."""
+        pace = self.counts.seconds / self.counts.units if self.counts.units else 0.0
+        return min(LONGEST_RETRY, max(1, math.ceil(self.waiting * pace)))
+
+    # -------------------------------------------------------------------------------------------- the worker's side
+
+    def _work(self) -> None:
+        while batch := self._next_batch():
+            begin = perf_counter()
+            self._solve(batch)
+            self.counts.batches += 1
+            self.counts.units += len(batch)
+            self.counts.seconds += perf_counter() - begin
+
+    def _next_batch(self) -> _Batch:
+        """Wait for work; an empty batch means that there will be no more."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._jobs or self._closed)
+            return self._take() if self._jobs else []
+
+    def _take(self) -> _Batch:
+        """One unit of each job in turn, of the jobs that can go with the first; who had no turn is first next time."""
+        key, batch, characters = self._jobs[0].key, _Batch(), 0
+        ring = deque(job for job in self._jobs if job.key == key)
+        others = [job for job in self._jobs if job.key != key]
+        while ring and len(batch) < self.max_batch and characters < self.max_characters:
+            job = ring.popleft()
+            batch.append((job, job.next))
+            characters += len(job.units[job.next])
+            job.next += 1
+            if job.waiting:
+                ring.append(job)
+        self._jobs = deque([*others, *ring])
+        self.waiting -= len(batch)
+        return batch
+
+    def _solve(self, batch: _Batch) -> None:
+        """Solve a batch; if that fails, each job's part by itself, so that a job fails by its own fault only."""
+        try:
+            results = batch[0][0].solve([job.units[place] for job, place in batch])
+            assert len(results) == len(batch), "one result for each unit"
+        except Exception as error:
+            self._solve_apart(batch, error)
+        else:
+            for (job, place), result in zip(batch, results, strict=True):
+                job.put(place, result)
+
+    def _solve_apart(self, batch: _Batch, error: Exception) -> None:
+        jobs = dict.fromkeys(job for job, _ in batch)
+        if len(jobs) == 1:
+            return batch[0][0].fail(error)
+        for job in jobs:
+            self._solve([(each, place) for each, place in batch if each is job])

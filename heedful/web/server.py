@@ -1,0 +1,277 @@
+"""The server: all routes, the frame around every answer, and a process that drains before it leaves.
+
+Whatever happens, a client gets JSON with one line that says why, the headers of `HEADERS`, and an answer to its own
+text. Text from clients is never part of HTML here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import socket
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from time import perf_counter
+from types import FrameType
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.datastructures import MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from heedful.errors import CheckpointError, ConfigError, DataError, DeviceError
+from heedful.translation import Translator
+from heedful.web import deepl, inside, libretranslate
+from heedful.web.front import Front, front_of
+from heedful.web.incoming import CLIENT_GONE
+from heedful.web.limits import Keys, Limits, RateLimit, RefusalError, busy
+from heedful.web.metrics import MEDIA_TYPE
+from heedful.web.queue import BatchQueue, QueueClosedError, QueueFullError
+from heedful.web.service import Service, load_pairs
+from heedful.web.spec import openapi
+
+STATIC = Path(__file__).parent / "static"
+HEADERS = {
+    "Access-Control-Allow-Origin": "*",
+    "Access-Control-Allow-Headers": "Authorization, Content-Type",
+    "Access-Control-Allow-Methods": "GET, POST, OPTIONS",
+    "Access-Control-Expose-Headers": "Retry-After",
+    "Content-Security-Policy": (
+        "default-src 'self'; img-src 'self' data: blob:; object-src 'none'; base-uri 'none'; "
+        "form-action 'self'; frame-ancestors 'none'"
+    ),
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+LEAVING = "the server is shutting down"
+log = logging.getLogger("uvicorn.error")
+
+
+# ------------------------------------------------------------------------------------------------------------- routes
+
+
+async def metrics(request: Request) -> Response:
+    """GET /metrics."""
+    front = front_of(request)
+    queue, counts = front.service.queue, front.service.queue.counts
+    counters = {
+        "batches_total": counts.batches,
+        "sentences_total": counts.units,
+        "batch_seconds_total": counts.seconds,
+        "queue_refused_total": counts.refused,
+        "cancelled_total": counts.cancelled,
+        "characters_total": front.service.characters,
+    }
+    gauges = {"queue_sentences": queue.waiting, "requests_in_flight": front.in_flight}
+    return PlainTextResponse(front.metrics.text(counters, gauges), media_type=MEDIA_TYPE)
+
+
+async def spec(request: Request) -> Response:
+    """GET /spec."""
+    return JSONResponse(openapi(front_of(request).limits))
+
+
+ROUTES = [
+    *libretranslate.ROUTES,
+    *deepl.ROUTES,
+    *inside.ROUTES,
+    Route("/metrics", metrics),
+    Route("/spec", spec),
+]
+PATHS = {route.path for route in ROUTES}
+
+
+def create_app(
+    models: Sequence[Path | Translator],
+    *,
+    limits: Limits | None = None,
+    keys: Collection[str] = (),
+    requests_per_minute: int = 0,
+    queue_size: int = 2048,
+    device: str = "auto",
+    engine: str = "auto",
+) -> Starlette:
+    """The application, with its models loaded."""
+    pairs = load_pairs(models, device=device, engine=engine)
+    queue = BatchQueue(max_waiting=queue_size)
+    front = Front(Service(pairs, queue), limits or Limits(), Keys(keys), RateLimit(requests_per_minute))
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        yield
+        await asyncio.to_thread(queue.close)
+
+    app = Starlette(
+        routes=ROUTES, middleware=[Middleware(Frame, front=front)], exception_handlers=HANDLERS, lifespan=lifespan
+    )
+    app.state.front = front
+    if STATIC.is_dir():  # behind the routes, so that a wrong method of theirs stays a 405
+        app.router.default = StaticFiles(directory=STATIC, html=True)
+    return app
+
+
+# ------------------------------------------------------------------------------------------------------------- errors
+
+
+def _error(request: Request, status: int, text: str, headers: dict[str, str] | None = None) -> Response:
+    """In the shape that the route's clients know."""
+    name = "message" if request.url.path.startswith("/v2/") else "error"
+    return JSONResponse({name: text}, status, headers)
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RefusalError)
+    return _error(request, error.status, error.text, error.headers)
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return _error(request, error.status_code, error.detail, dict(error.headers or {}))
+
+
+async def _full(request: Request, error: Exception) -> Response:
+    assert isinstance(error, QueueFullError)
+    return await _refused(request, busy("Slowdown: too many texts are waiting", error.retry_after))
+
+
+async def _closed(request: Request, error: Exception) -> Response:
+    return await _refused(request, busy(LEAVING, 1))
+
+
+async def _users_mistake(request: Request, error: Exception) -> Response:
+    return _error(request, 400, f"Invalid request: {error}")
+
+
+async def _models_mistake(request: Request, error: Exception) -> Response:
+    log.error("%s", error)
+    return _error(request, 500, "the model cannot be used; see the server's log")
+
+
+HANDLERS = {
+    RefusalError: _refused,
+    HTTPException: _http_error,
+    QueueFullError: _full,
+    QueueClosedError: _closed,
+    DataError: _users_mistake,
+    ConfigError: _users_mistake,
+    CheckpointError: _models_mistake,
+    DeviceError: _models_mistake,
+}
+
+
+# ------------------------------------------------------------------------------------------- around every answer
+
+
+class Frame:
+    """Counts requests, refuses them while the server is leaving, and puts the headers on every answer."""
+
+    def __init__(self, app: ASGIApp, front: Front) -> None:
+        self.app, self.front = app, front
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        if scope["type"] != "http":
+            return await self.app(scope, receive, send)
+        begin, sent = perf_counter(), _Sent(send)
+        self.front.in_flight += 1
+        try:
+            await self._answer(scope, receive, sent)
+        except Exception:
+            log.exception("a request failed")
+            if sent.status:  # half an answer is out: let the connection break
+                raise
+            await _error(Request(scope), 500, "internal error")(scope, receive, sent)
+        finally:
+            self.front.in_flight -= 1
+            route = scope["path"] if scope["path"] in PATHS else "other"
+            self.front.metrics.observe(route, sent.status or CLIENT_GONE, perf_counter() - begin)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self.front.draining:
+            headers = {"Retry-After": "1", "Connection": "close"}
+            await _error(Request(scope), 503, LEAVING, headers)(scope, receive, send)
+        elif scope["method"] == "OPTIONS":
+            await Response(status_code=204)(scope, receive, send)
+        else:
+            await self.app(scope, receive, send)
+
+
+class _Sent:
+    """Adds the headers to what is sent, and remembers the status."""
+
+    def __init__(self, send: Send) -> None:
+        self.send, self.status = send, 0
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            headers = MutableHeaders(scope=message)
+            for name, value in HEADERS.items():
+                headers[name] = value
+        await self.send(message)
+
+
+# ------------------------------------------------------------------------------------------------------------ process
+
+
+class DrainingServer(uvicorn.Server):
+    """On a signal new requests are refused, those in flight finish, and the process leaves with exit code 0."""
+
+    def __init__(self, config: uvicorn.Config, front: Front, on_ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self.front, self.on_ready = front, on_ready
+        self.deadline: float | None = None
+        self.drain_seconds = float(config.timeout_graceful_shutdown or 0)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Say when clients may come."""
+        await super().startup(sockets)
+        self.on_ready()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """The first signal drains, the second Ctrl-C leaves at once."""
+        if self.front.draining and sig == signal.SIGINT:
+            self.should_exit = self.force_exit = True
+        self.front.draining = True
+
+    async def on_tick(self, counter: int) -> bool:
+        """Ten times a second: has all that was in flight left, or have we waited long enough?"""
+        if self.front.draining:
+            self.deadline = self.deadline or perf_counter() + self.drain_seconds
+            self.should_exit |= not self.front.in_flight or perf_counter() > self.deadline
+        return await super().on_tick(counter)
+
+
+def run(app: Starlette, listener: socket.socket, *, on_ready: Callable[[], None], drain_seconds: int = 30) -> None:
+    """Serve until a signal comes and what is in flight has finished."""
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=drain_seconds,
+        timeout_keep_alive=30,
+        backlog=2048,
+    )
+    DrainingServer(config, app.state.front, on_ready).run([listener])
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that is bound; port 0 is any that is free."""
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((host, port), family=family, backlog=2048)
+    except OSError as error:
+        raise ConfigError(
+            f"{host}:{port} cannot be listened to ({error.strerror or error}); try another --port"
+        ) from None

@@ -1,0 +1,206 @@
+"""Which model translates what: language pairs, detection, and the way of a request's texts through the queue.
+
+Several models give several pairs; several of one pair translate together, as an ensemble. The service speaks of
+languages and texts; it knows no HTTP.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TypeVar
+
+from heedful import language_id
+from heedful.checkpoint import find_model, load_config
+from heedful.engines import Hypothesis, Request, SearchOptions
+from heedful.engines.torch_engine import TorchEngine
+from heedful.errors import ConfigError
+from heedful.language_id import LanguageModel
+from heedful.translation import Translation, Translator
+from heedful.web.documents import Document
+from heedful.web.limits import RefusalError
+from heedful.web.markup import Markup
+from heedful.web.queue import BatchQueue
+
+AUTO = "auto"
+FORMATS = ("text", "html")
+Result = TypeVar("Result")
+
+
+class ServingEngine(TorchEngine):
+    """The torch engine for requests that are a batch already: all of them are one window."""
+
+    def translate(self, requests: Iterable[Request], options: SearchOptions) -> Iterator[list[Hypothesis]]:
+        """The hypotheses of each request, in order."""
+        window = list(enumerate(requests))
+        found = dict(self._translate_window(window, options))
+        return (found[number] for number, _ in window)
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A direction that can be translated, and with what."""
+
+    translator: Translator
+    folder: Path | None = None  # the first of its models, as it was named
+    languages: LanguageModel = field(default_factory=LanguageModel)
+
+    @property
+    def source(self) -> str:
+        """The code of the language it translates from."""
+        return self.translator.source_language
+
+    @property
+    def target(self) -> str:
+        """The code of the language it translates into."""
+        return self.translator.target_language
+
+
+def load_pairs(models: Sequence[Path | Translator], *, device: str = "auto", engine: str = "auto") -> list[Pair]:
+    """Load the models of all pairs; a translator is taken as it is."""
+    pairs = [Pair(model) for model in models if isinstance(model, Translator)]
+    folders: dict[tuple[str, str], list[Path]] = {}
+    for model in models:
+        if isinstance(model, Path):
+            data = load_config(find_model(model).config).data
+            folders.setdefault((data.source_language, data.target_language), []).append(model)
+    for names in folders.values():
+        home = find_model(names[0]).config.parent
+        translator = Translator.load(*names, device=device, engine=engine)
+        pairs.append(Pair(_for_batches(translator), names[0], language_id.load(home)))
+    _check_languages(pairs)
+    return pairs
+
+
+def _for_batches(translator: Translator) -> Translator:
+    if isinstance(translator.engine, TorchEngine):
+        translator.engine = ServingEngine(*translator.engine.models)
+    return translator
+
+
+def _check_languages(pairs: Sequence[Pair]) -> None:
+    if not pairs:
+        raise ConfigError("no model is given")
+    for pair in pairs:
+        if not (pair.source and pair.target):
+            where = pair.folder or "a model"
+            raise ConfigError(
+                f"{where}: data.source_language or data.target_language is not set; set it in config.toml"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The translation of one text; `confidence` (0 to 1) only where its language was guessed."""
+
+    text: str
+    alternatives: tuple[str, ...]
+    language: str
+    confidence: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """One text of a request, split, and who translates it (None: it is in the target's language already)."""
+
+    text: str
+    split: Document | Markup
+    language: str
+    confidence: float | None
+    pair: Pair | None
+
+    def answer(self, found: Sequence[Translation], target: str, num_alternatives: int) -> Answer:
+        if self.pair is None:
+            return Answer(self.text, (), self.language, self.confidence)
+        ranks = [self.split.join([_ranked(each, n) for each in found], target) for n in range(num_alternatives + 1)]
+        best, *others = dict.fromkeys(ranks)
+        return Answer(best, tuple(others), self.language, self.confidence)
+
+
+def _ranked(translation: Translation, rank: int) -> str:
+    """The n-th best translation, or the last that there is."""
+    hypotheses = translation.hypotheses
+    return hypotheses[min(rank, len(hypotheses) - 1)].text if hypotheses else translation.text
+
+
+class Service:
+    """All that is served."""
+
+    def __init__(self, pairs: Sequence[Pair], queue: BatchQueue) -> None:
+        self.pairs = {(pair.source, pair.target): pair for pair in pairs}
+        self.queue = queue
+        self.characters = 0  # that were translated
+        self.detector = language_id.merge([pair.languages for pair in pairs])
+
+    @property
+    def languages(self) -> dict[str, list[str]]:
+        """The code of each language, and those that it can be translated into."""
+        codes = dict.fromkeys(code for pair in self.pairs for code in pair)
+        return {code: [target for source, target in self.pairs if source == code] for code in codes}
+
+    @property
+    def default(self) -> Pair:
+        """The first one."""
+        return next(iter(self.pairs.values()))
+
+    def pair(self, source: str, target: str) -> Pair:
+        """Who translates this direction."""
+        for code in (source, target):
+            if code not in self.languages:
+                raise RefusalError(400, f"{code[:20]} is not supported")
+        if (source, target) not in self.pairs:
+            raise RefusalError(400, f"{source} to {target} is not supported")
+        return self.pairs[source, target]
+
+    def detect(self, text: str) -> list[tuple[str, float]]:
+        """The languages that we know, the likeliest first; without statistics, the source of the first pair."""
+        return self.detector.detect(text) or [(self.default.source, 0.0)]
+
+    async def translate(
+        self, texts: Sequence[str], *, source: str, target: str, form: str = "text", num_alternatives: int = 0
+    ) -> list[Answer]:
+        """The answers to all texts of a request, in order."""
+        orders = [self._order(text, source, target, form) for text in texts]
+        found = {id(pair): await self._solve(pair, orders, num_alternatives) for pair in _pairs(orders)}
+        answers = []
+        for order in orders:
+            mine = [next(found[id(order.pair)]) for _ in order.split.units] if order.pair else []
+            answers.append(order.answer(mine, target, num_alternatives))
+        self.characters += sum(map(len, texts))
+        return answers
+
+    async def call(self, function: Callable[[], Result]) -> Result:
+        """Let the worker, which alone touches the models, call this function."""
+        return await self.queue.call(function)
+
+    def _order(self, text: str, source: str, target: str, form: str) -> _Order:
+        if form not in FORMATS:
+            raise RefusalError(400, f"{form[:20]} format is not supported")
+        split = Markup.of(text) if form == "html" else Document.of(text)
+        confidence = None
+        if source == AUTO:
+            source, confidence = self._guess(" ".join(split.units), target)
+        pair = None if source == target and source in self.languages else self.pair(source, target)
+        return _Order(text, split, source, confidence, pair)
+
+    def _guess(self, text: str, target: str) -> tuple[str, float]:
+        """The likeliest language among those that can be translated into the target, itself included."""
+        sources = [source for source, into in self.pairs if into == target]
+        if not sources:
+            raise RefusalError(400, f"{target[:20]} is not supported")
+        possible = [item for item in self.detect(text) if item[0] in (*sources, target)]
+        return possible[0] if possible else (sources[0], 0.0)
+
+    async def _solve(self, pair: Pair, orders: Sequence[_Order], num_alternatives: int) -> Iterator[Translation]:
+        options = pair.translator.options
+        n_best = num_alternatives + 1
+        options = replace(options, n_best=n_best, beam_size=max(options.beam_size, n_best))
+        units = [unit for order in orders if order.pair is pair for unit in order.split.units]
+        translate = pair.translator.translate
+        key = (pair.source, pair.target, options)
+        return iter(await self.queue.run(key, lambda batch: translate(batch, options=options), units))
+
+
+def _pairs(orders: Sequence[_Order]) -> list[Pair]:
+    return list({id(order.pair): order.pair for order in orders if order.pair is not None}.values())

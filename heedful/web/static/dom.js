@@ -1,0 +1,78 @@
+/** Making elements. Text from users becomes text nodes only, never HTML. */
+
+const SVG = "http://www.w3.org/2000/svg";
+
+/**
+ * @param {Element} node
+ * @param {Record<string, any>} props attributes; `onclick` and the like are listeners, `style` an object of CSS
+ * @param {any[]} children nodes and texts; null is left out
+ */
+function fill(node, props, children) {
+  for (const [name, value] of Object.entries(props)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else if (name === "style") for (const [key, css] of Object.entries(value)) /** @type {any} */ (node).style.setProperty(key, css);
+    else node.setAttribute(name, value === true ? "" : String(value));
+  }
+  node.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  return node;
+}
+
+/** An HTML element. @returns {any} */
+export function h(tag, props = {}, ...children) {
+  return fill(document.createElement(tag), props, children);
+}
+
+/** An SVG element. @returns {any} */
+export function s(tag, props = {}, ...children) {
+  return fill(document.createElementNS(SVG, tag), props, children);
+}
+
+/** Put these into a node, instead of what is in it. */
+export function show(node, ...children) {
+  node.replaceChildren(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+}
+
+/** A piece as people read it: · for the space before a word that stands alone. */
+export function readable(piece) {
+  return piece.replaceAll("▁", " ").trim() || (piece === "▁" ? "␣" : piece);
+}
+
+/** A share as people read it. */
+export function percent(share) {
+  if (share >= 0.9995) return "100 %";
+  return share < 0.001 ? "< 0.1 %" : `${(100 * share).toFixed(share < 0.1 ? 1 : 0)} %`;
+}
+
+/** A number with a true minus sign. */
+export function number(value, digits = 2) {
+  return value.toFixed(digits).replace("-", "−");
+}
+
+/** The value of a CSS variable, for canvases. */
+export function css(name) {
+  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+}
+
+/** A group of buttons of which one is pressed. @param {[string, string][]} choices value and label */
+export function segmented(label, choices, value, choose) {
+  return h("div", { class: "segmented", role: "group", "aria-label": label },
+    choices.map(([key, text]) => h("button", { type: "button", "aria-pressed": String(key === value), onclick: () => choose(key), "data-value": key }, text)));
+}
+
+/** A check box with its label. */
+export function toggle(text, checked, choose, title = null) {
+  const box = h("input", { type: "checkbox", checked, onchange: () => choose(box.checked) });
+  return h("label", { class: "toggle", title }, box, h("span", {}, text));
+}
+
+/** Move the focus among items with the arrow keys; only one is in the tab order. */
+export function roving(items, event, current, step) {
+  const moves = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: step, ArrowUp: -step, Home: -current, End: items.length - 1 - current };
+  const move = moves[event.key];
+  if (move === undefined) return;
+  event.preventDefault();
+  const next = items[Math.min(items.length - 1, Math.max(0, current + move))];
+  items.forEach((item) => item.setAttribute("tabindex", item === next ? "0" : "-1"));
+  next.focus();
+}
