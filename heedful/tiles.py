@@ -36,8 +36,8 @@ class StaticShape:
     longest: int  # no sentence has more tokens
 
     @property
-    def num_query_tiles(self) -> int:
-        """Never more are needed.
+    def num_tiles(self) -> int:
+        """Never more are needed on one side.
 
         Two neighbouring tiles overflow a side together, or one of them is long; so a side of R rows closes at most
         2 R / TILE tiles of whole sentences, and the rows of long sentences fill at most 2 R / TILE of theirs.
@@ -45,9 +45,11 @@ class StaticShape:
         return min(5 * _tiles_in(self.rows), self.sentences + 2 * _tiles_in(self.rows)) + 2
 
     @property
-    def num_key_tiles(self) -> int:
-        """Of long sentences alone: each has at least TILE rows on one of the two sides."""
-        return min(3 * _tiles_in(self.rows), self.sentences + _tiles_in(self.rows))
+    def num_whole_tiles(self) -> int:
+        """So many tiles of whole sentences there are room for: if they are two thirds full, as they are. More of them
+        are rare, and are done like long ones.
+        """
+        return _tiles_in(3 * self.rows // 2) + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +61,9 @@ class Tiles:
     causal: bool
     first_key_T: Tensor  # the row may look at the keys first_key <= key < end_key
     end_key_T: Tensor
-    query_tiles_A4: Tensor  # begin and end of its query rows, begin and end of its key rows; long sentences first
-    key_tiles_C4: Tensor  # of long sentences: begin and end of its key rows, begin and end of its query rows
-    num_long_2: Tensor  # how many rows of the two tables belong to long sentences
+    query_tiles_A4: Tensor  # begin and end of its query rows, begin and end of its key rows; long ones first
+    key_tiles_A4: Tensor  # long ones only: begin and end of its key rows, begin and end of its query rows
+    counts_3: Tensor  # how many long query tiles, long key tiles, and query tiles in all
     numbers_I: Tensor  # all of it
     shape: StaticShape
 
@@ -85,7 +87,7 @@ def make_tiles(query_lengths_N: Lengths, key_lengths_N: Lengths, *, causal: bool
 def view_tiles(numbers_I: Tensor, *, causal: bool, shape: StaticShape) -> Tiles:
     """The layout that lies in these numbers."""
     parts = numbers_I.split([_aligned(size) for size in _sizes(shape)])
-    query_offsets_N, key_offsets_N, first_key_T, end_key_T, query_tiles_I, key_tiles_I, num_long_2 = (
+    query_offsets_N, key_offsets_N, first_key_T, end_key_T, query_tiles_I, key_tiles_I, counts_3 = (
         part[:size] for part, size in zip(parts, _sizes(shape), strict=True)
     )
     return Tiles(
@@ -95,8 +97,8 @@ def view_tiles(numbers_I: Tensor, *, causal: bool, shape: StaticShape) -> Tiles:
         first_key_T=first_key_T,
         end_key_T=end_key_T,
         query_tiles_A4=query_tiles_I.view(-1, 4),
-        key_tiles_C4=key_tiles_I.view(-1, 4),
-        num_long_2=num_long_2,
+        key_tiles_A4=key_tiles_I.view(-1, 4),
+        counts_3=counts_3,
         numbers_I=numbers_I,
         shape=shape,
     )
@@ -117,15 +119,18 @@ def fill_tiles(
         end_key_T = np.arange(1, int(query_offsets[-1]) + 1)
         long_queries[:, 3] = long_queries[:, 1]  # later keys are out of sight ...
         long_keys[:, 2] = long_keys[:, 0]  # ... and earlier queries do not see this far
-    behind = _tiles_behind(int(query_offsets[-1]), int(key_offsets[-1]), shape.rows)
+    whole = np.concatenate([whole, _tiles_behind(int(query_offsets[-1]), int(key_offsets[-1]), shape.rows)])
+    whole, rest = whole[: shape.num_whole_tiles], whole[shape.num_whole_tiles :]
+    long_queries, long_keys = np.concatenate([long_queries, rest]), np.concatenate([long_keys, rest[:, [2, 3, 0, 1]]])
+    queries = np.concatenate([long_queries, whole])
     tables = (
         (query_offsets, int(query_offsets[-1])),
         (key_offsets, int(key_offsets[-1])),
         (np.repeat(key_offsets[:-1], query_lengths_N), 0),
         (end_key_T, 0),
-        (np.concatenate([long_queries, whole, behind]).ravel(), 0),
+        (queries.ravel(), 0),
         (long_keys.ravel(), 0),
-        (np.array([len(long_queries), len(long_keys)]), 0),
+        (np.array([len(long_queries), len(long_keys), len(queries)]), 0),
     )
     begin = 0
     for (table, padding), size in zip(tables, _sizes(shape), strict=True):
@@ -137,7 +142,7 @@ def fill_tiles(
 
 def _sizes(shape: StaticShape) -> tuple[int, ...]:
     offsets = shape.sentences + 1
-    return offsets, offsets, shape.rows, shape.rows, 4 * shape.num_query_tiles, 4 * shape.num_key_tiles, 2
+    return offsets, offsets, shape.rows, shape.rows, 4 * shape.num_tiles, 4 * shape.num_tiles, 3
 
 
 def _aligned(size: int) -> int:

@@ -23,6 +23,7 @@ from heedful.layout import Lengths
 from heedful.loss import smoothed_cross_entropy
 from heedful.model.attention import plain_attention, split_heads
 from heedful.model.dropout import Dropout, seed_dropout, seeded_places
+from heedful.model.layers import use_kernels
 from heedful.model.transformer import Transformer
 from heedful.packed import Packed, fill_pairs, num_pair_numbers, pack_source, pack_target, shift_right, view_pairs
 from heedful.tiles import StaticShape, make_tiles
@@ -238,6 +239,33 @@ def test_a_new_number_in_the_seed_tensor_gives_a_new_mask() -> None:
     assert torch.equal(places.eval()(x), x)
 
 
+# ------------------------------------------------------------------------------------------------------- feed-forward
+
+
+@on_kernels
+@dtypes
+@pytest.mark.parametrize(("rows", "d_model", "d_ff"), [(130, 24, 200), (16, 64, 128), (1, 8, 16)])
+def test_feed_forward_is_equation_2(rows: int, d_model: int, d_ff: int, dtype: torch.dtype) -> None:
+    from heedful.model.kernels.feed_forward import feed_forward
+
+    shapes = ((rows, d_model), (d_ff, d_model), (d_ff,), (d_model, d_ff), (d_model,))
+
+    def twin(x: Tensor, W_1: Tensor, b_1: Tensor, W_2: Tensor, b_2: Tensor) -> Tensor:
+        return F.linear(F.relu(F.linear(x, W_1, b_1)), W_2, b_2)
+
+    _assert_twins(feed_forward, twin, tuple(_normal(*shape, dtype=dtype) for shape in shapes), dtype)
+
+
+@on_kernels
+@pytest.mark.parametrize(("rows", "width"), [(1, 3), (700, 40)])
+def test_sums_over_rows_are_those_of_torch(rows: int, width: int) -> None:
+    from heedful.model.kernels.sums import column_sums, sum_rows
+
+    x = _normal(rows, width, dtype=torch.float64).detach()
+    _assert_close(column_sums(x), x.sum(dim=0), torch.float64)
+    _assert_close(sum_rows(x), x.sum(dim=0), torch.float64)
+
+
 # ------------------------------------------------------------------------------------------------------ cross-entropy
 
 
@@ -313,7 +341,7 @@ def test_a_model_on_tiles_is_the_model_on_groups() -> None:
     target_in = pack_target(shift_right(target_ids), target_lengths, source_lengths).to(DEVICE)
     expected = _loss_and_grads(model, source, target_in, torch.from_numpy(target_ids).to(DEVICE))
 
-    seed_dropout(model, torch.zeros(len(seeded_places(model)), dtype=torch.int64, device=DEVICE))
+    use_kernels(model, torch.zeros(len(seeded_places(model)), dtype=torch.int64, device=DEVICE))
     numbers = np.full(num_pair_numbers(shape), 12345, dtype=np.int32)
     fill_pairs(numbers, *pairs, shape)
     actual = _loss_and_grads(model, *view_pairs(torch.from_numpy(numbers).to(DEVICE), shape))
@@ -347,7 +375,7 @@ def test_the_compiler_sees_through_the_kernels() -> None:
 
     shape, pairs = _pairs()
     model = _model(torch.float32)
-    seed_dropout(model, torch.zeros(len(seeded_places(model)), dtype=torch.int64, device=DEVICE))
+    use_kernels(model, torch.zeros(len(seeded_places(model)), dtype=torch.int64, device=DEVICE))
     numbers = np.zeros(num_pair_numbers(shape), dtype=np.int32)
     fill_pairs(numbers, *pairs, shape)
     batch = view_pairs(torch.from_numpy(numbers).to(DEVICE), shape)

@@ -62,19 +62,21 @@ def test_the_intervals_say_the_same_as_the_offsets(pair: tuple[Lengths, Lengths]
 def test_every_row_is_in_one_tile_and_every_pair_in_a_common_one(pair: tuple[Lengths, Lengths], causal: bool) -> None:
     queries, keys = (pair[0], pair[0]) if causal else pair
     tiles = make_tiles(queries, keys, causal=causal, shape=SHAPE)
-    num_long_queries, num_long_keys = tiles.num_long_2.tolist()
+    num_long_queries, num_long_keys, num_queries = tiles.counts_3.tolist()
     whole = tiles.query_tiles_A4[num_long_queries:]
     assert sorted(_rows(tiles.query_tiles_A4)) == list(range(ROWS))
-    assert sorted(_rows(whole[:, 2:]) + _rows(tiles.key_tiles_C4)) == list(range(ROWS))
+    assert not bool(tiles.query_tiles_A4[num_queries:].any())
+    assert sorted(_rows(whole[:, 2:]) + _rows(tiles.key_tiles_A4)) == list(range(ROWS))
     assert int((tiles.query_tiles_A4[:, 1] - tiles.query_tiles_A4[:, 0]).max()) <= TILE
     assert int((whole[:, 3] - whole[:, 2]).max()) <= TILE
+    assert num_queries - num_long_queries <= SHAPE.num_whole_tiles
 
     by_query, by_key = torch.zeros(ROWS, ROWS, dtype=torch.bool), torch.zeros(ROWS, ROWS, dtype=torch.bool)
     for first, end, first_key, end_key in tiles.query_tiles_A4.tolist():
         by_query[first:end, first_key:end_key] = True
     for first, end, first_key, end_key in whole.tolist():
         by_key[first:end, first_key:end_key] = True
-    for first_key, end_key, first, end in tiles.key_tiles_C4.tolist()[:num_long_keys]:
+    for first_key, end_key, first, end in tiles.key_tiles_A4.tolist()[:num_long_keys]:
         by_key[first:end, first_key:end_key] = True
     mask = _intervals_mask(tiles)
     assert not bool((mask & ~by_query).any())

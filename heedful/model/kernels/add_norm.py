@@ -15,9 +15,12 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from heedful.model.kernels.sums import sum_rows
+
 # Programs of the backward pass; each sums the gradients of scale and shift over its rows, and then the sums are summed.
-BACKWARD_PROGRAMS = 528
-BLOCK_NUMBERS = 2048  # numbers of x that a program holds at once
+BACKWARD_PROGRAMS = 1056
+BLOCK_NUMBERS = 1024  # numbers of x that a program holds at once
+NUMBERS_A_WARP = 512
 
 
 @triton.jit
@@ -120,7 +123,7 @@ def _wide(dtype: torch.dtype) -> torch.dtype:
 def _block(width: int) -> dict[str, Any]:
     block = max(16, triton.next_power_of_2(width))
     rows = max(1, BLOCK_NUMBERS // block)
-    return {"WIDTH": width, "BLOCK": block, "ROWS": rows, "num_warps": max(4, min(16, block * rows // 512))}
+    return {"WIDTH": width, "BLOCK": block, "ROWS": rows, "num_warps": max(1, min(16, block * rows // NUMBERS_A_WARP))}
 
 
 def _chances(dropout: float) -> dict[str, Any]:
@@ -178,7 +181,7 @@ def _add_norm_backward(
         grad_x_TD, grad_y_TD, partial_P2D, num_rows,
         ACCUMULATE=_accumulate(y_TD.dtype), **_chances(dropout), **block,
     )  # fmt: skip
-    return grad_x_TD, grad_y_TD, partial_P2D.sum(dim=0)
+    return grad_x_TD, grad_y_TD, sum_rows(partial_P2D.flatten(1)).view(2, width)
 
 
 @torch.library.custom_op("heedful::seeded_dropout", mutates_args=())
@@ -209,6 +212,7 @@ def _(x_TD: Tensor, *rest: Any) -> Tensor:
 
 
 def _keep_add_norm(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
+    ctx.set_materialize_grads(False)  # nobody asks for a gradient through means and deviations
     x_TD, y_TD, scale_D, _, seed_1, ctx.dropout, _ = inputs
     ctx.save_for_backward(x_TD, y_TD, scale_D, output[1], output[2], seed_1)
 

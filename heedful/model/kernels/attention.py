@@ -22,11 +22,11 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from heedful.tiles import TILE, Tiles
+from heedful.tiles import TILE, StaticShape, Tiles
 
 LOG2_E = math.log2(math.e)
-# Programs a head that share the tiles of long sentences; more than a GPU runs at once.
-LONG_PROGRAMS = 96
+# Programs a head that share the tiles of long sentences, half of them for dQ.
+LONG_PROGRAMS = 160
 LAUNCH = {"num_warps": 4, "num_stages": 1}
 
 
@@ -56,66 +56,63 @@ def _store_rows(pointer, block, begin, end, stride, head, WIDTH: tl.constexpr, B
 
 @triton.jit
 def _forward(
-    query_ptr, key_ptr, value_ptr, output_ptr, lse_ptr, tiles_ptr, first_key_ptr, end_key_ptr,
-    query_stride, key_stride, value_stride, output_stride, num_rows, num_tiles,
+    query_ptr, key_ptr, value_ptr, output_ptr, lse_ptr, tiles_ptr, counts_ptr, first_key_ptr, end_key_ptr,
+    query_stride, key_stride, value_stride, output_stride, num_rows,
     SCALE: tl.constexpr, ACCUMULATE: tl.constexpr, PRECISION: tl.constexpr,
     D_K: tl.constexpr, D_V: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_V: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
-    """softmax(Q Kᵀ / √d_k) V of one tile and head, and the logarithm (base 2) of the softmax's denominators."""
-    head, tile = tl.program_id(0), tl.program_id(1)
-    query_begin, query_end = tl.load(tiles_ptr + 4 * tile), tl.load(tiles_ptr + 4 * tile + 1)
-    if query_begin == query_end:
-        return
-    key_begin, key_end = tl.load(tiles_ptr + 4 * tile + 2), tl.load(tiles_ptr + 4 * tile + 3)
-    row = query_begin + tl.arange(0, ROWS)
-    first_key = tl.load(first_key_ptr + row, mask=row < query_end, other=0)
-    end_key = tl.load(end_key_ptr + row, mask=row < query_end, other=0)
-    query = _load_rows(query_ptr, query_begin, query_end, query_stride, head, D_K, BLOCK_K, ROWS)
+    """softmax(Q Kᵀ / √d_k) V of a head's tiles, and the logarithm (base 2) of the softmax's denominators."""
+    head = tl.program_id(0)
+    for tile in range(tl.program_id(1), tl.load(counts_ptr + 2), tl.num_programs(1)):
+        query_begin, query_end = tl.load(tiles_ptr + 4 * tile), tl.load(tiles_ptr + 4 * tile + 1)
+        key_begin, key_end = tl.load(tiles_ptr + 4 * tile + 2), tl.load(tiles_ptr + 4 * tile + 3)
+        row = query_begin + tl.arange(0, ROWS)
+        first_key = tl.load(first_key_ptr + row, mask=row < query_end, other=0)
+        end_key = tl.load(end_key_ptr + row, mask=row < query_end, other=0)
+        query = _load_rows(query_ptr, query_begin, query_end, query_stride, head, D_K, BLOCK_K, ROWS)
 
-    highest = tl.full([ROWS], float("-inf"), dtype=ACCUMULATE)
-    total = tl.zeros([ROWS], dtype=ACCUMULATE)
-    output = tl.zeros([ROWS, BLOCK_V], dtype=ACCUMULATE)
-    for begin in range(key_begin, key_end, ROWS):
-        key = _load_rows(key_ptr, begin, key_end, key_stride, head, D_K, BLOCK_K, ROWS)
-        value = _load_rows(value_ptr, begin, key_end, value_stride, head, D_V, BLOCK_V, ROWS)
-        score = tl.dot(query, tl.trans(key), input_precision=PRECISION) * SCALE
-        column = begin + tl.arange(0, ROWS)
-        visible = (column[None, :] >= first_key[:, None]) & (column[None, :] < end_key[:, None])
-        score = tl.where(visible, score, float("-inf"))
-        # A row that has seen nothing yet keeps its maximum at −∞; 0 in its place keeps −∞ − (−∞) out.
-        higher = tl.maximum(highest, tl.max(score, axis=1))
-        shift = tl.where(higher == float("-inf"), 0.0, higher)
-        weight = tl.exp2(score - shift[:, None])
-        shrink = tl.exp2(highest - shift)
-        total = total * shrink + tl.sum(weight, axis=1)
-        output = output * shrink[:, None]
-        output += tl.dot(weight.to(value.dtype), value, input_precision=PRECISION)
-        highest = higher
+        highest = tl.full([ROWS], float("-inf"), dtype=ACCUMULATE)
+        total = tl.zeros([ROWS], dtype=ACCUMULATE)
+        output = tl.zeros([ROWS, BLOCK_V], dtype=ACCUMULATE)
+        for begin in range(key_begin, key_end, ROWS):
+            key = _load_rows(key_ptr, begin, key_end, key_stride, head, D_K, BLOCK_K, ROWS)
+            value = _load_rows(value_ptr, begin, key_end, value_stride, head, D_V, BLOCK_V, ROWS)
+            score = tl.dot(query, tl.trans(key), input_precision=PRECISION) * SCALE
+            column = begin + tl.arange(0, ROWS)
+            visible = (column[None, :] >= first_key[:, None]) & (column[None, :] < end_key[:, None])
+            score = tl.where(visible, score, float("-inf"))
+            # A row that has seen nothing yet keeps its maximum at −∞; 0 in its place keeps −∞ − (−∞) out.
+            higher = tl.maximum(highest, tl.max(score, axis=1))
+            shift = tl.where(higher == float("-inf"), 0.0, higher)
+            weight = tl.exp2(score - shift[:, None])
+            shrink = tl.exp2(highest - shift)
+            total = total * shrink + tl.sum(weight, axis=1)
+            output = output * shrink[:, None]
+            output += tl.dot(weight.to(value.dtype), value, input_precision=PRECISION)
+            highest = higher
 
-    total = tl.where(total == 0.0, 1.0, total)  # a row that sees nothing comes out as zeros
-    highest = tl.where(highest == float("-inf"), 0.0, highest)
-    output = output / total[:, None]
-    _store_rows(output_ptr, output, query_begin, query_end, output_stride, head, D_V, BLOCK_V, ROWS)
-    tl.store(lse_ptr + head * num_rows + row, highest + tl.log2(total), mask=row < query_end)
+        total = tl.where(total == 0.0, 1.0, total)  # a row that sees nothing comes out as zeros
+        highest = tl.where(highest == float("-inf"), 0.0, highest)
+        output = output / total[:, None]
+        _store_rows(output_ptr, output, query_begin, query_end, output_stride, head, D_V, BLOCK_V, ROWS)
+        tl.store(lse_ptr + head * num_rows + row, highest + tl.log2(total), mask=row < query_end)
 
 
 @triton.jit
 def _backward_whole(
     query_ptr, key_ptr, value_ptr, grad_ptr, lse_ptr, grad_query_ptr, grad_key_ptr, grad_value_ptr,
-    tiles_ptr, num_long_ptr, first_key_ptr, end_key_ptr,
+    tiles_ptr, counts_ptr, first_key_ptr, end_key_ptr,
     query_stride, key_stride, value_stride, grad_stride, grad_query_stride, grad_key_stride, grad_value_stride,
-    num_rows, num_tiles,
+    num_rows,
     SCALE: tl.constexpr, UNSCALED: tl.constexpr, ACCUMULATE: tl.constexpr, PRECISION: tl.constexpr,
     D_K: tl.constexpr, D_V: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_V: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
-    """dQ, dK and dV of a tile of whole sentences."""
-    head, tile = tl.program_id(0), tl.program_id(1) + tl.load(num_long_ptr)
-    if tile >= num_tiles:
+    """dQ, dK and dV of a tile of whole sentences and a head."""
+    head, tile = tl.program_id(0), tl.load(counts_ptr) + tl.program_id(1)
+    if tile >= tl.load(counts_ptr + 2):
         return
     query_begin, query_end = tl.load(tiles_ptr + 4 * tile), tl.load(tiles_ptr + 4 * tile + 1)
     key_begin, key_end = tl.load(tiles_ptr + 4 * tile + 2), tl.load(tiles_ptr + 4 * tile + 3)
-    if (query_begin == query_end) & (key_begin == key_end):
-        return
     row = query_begin + tl.arange(0, ROWS)
     first_key = tl.load(first_key_ptr + row, mask=row < query_end, other=0)
     end_key = tl.load(end_key_ptr + row, mask=row < query_end, other=0)
@@ -144,16 +141,16 @@ def _backward_whole(
 @triton.jit
 def _backward_long(
     query_ptr, key_ptr, value_ptr, output_ptr, grad_ptr, lse_ptr, grad_query_ptr, grad_key_ptr, grad_value_ptr,
-    query_tiles_ptr, key_tiles_ptr, num_long_ptr, first_key_ptr, end_key_ptr,
+    query_tiles_ptr, key_tiles_ptr, counts_ptr, first_key_ptr, end_key_ptr,
     query_stride, key_stride, value_stride, output_stride, grad_stride,
     grad_query_stride, grad_key_stride, grad_value_stride, num_rows,
     SCALE: tl.constexpr, UNSCALED: tl.constexpr, ACCUMULATE: tl.constexpr, PRECISION: tl.constexpr,
     D_K: tl.constexpr, D_V: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_V: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
-    """Long sentences: dQ by query tiles, then dK and dV by key tiles. A few programs share all tiles of a head."""
-    head = tl.program_id(0)
-    num_query_tiles, num_key_tiles = tl.load(num_long_ptr), tl.load(num_long_ptr + 1)
-    for tile in range(tl.program_id(1), num_query_tiles, tl.num_programs(1)):
+    """Long sentences: half of the programs make dQ by query tiles, the others dK and dV by key tiles."""
+    head, half, programs = tl.program_id(0), tl.program_id(1) % 2, tl.num_programs(1) // 2
+    num_query_tiles, num_key_tiles = tl.load(counts_ptr) * (half == 0), tl.load(counts_ptr + 1) * (half == 1)
+    for tile in range(tl.program_id(1) // 2, num_query_tiles, programs):
         query_begin, query_end = tl.load(query_tiles_ptr + 4 * tile), tl.load(query_tiles_ptr + 4 * tile + 1)
         key_begin, key_end = tl.load(query_tiles_ptr + 4 * tile + 2), tl.load(query_tiles_ptr + 4 * tile + 3)
         row = query_begin + tl.arange(0, ROWS)
@@ -177,7 +174,7 @@ def _backward_long(
             grad_query += tl.dot(grad_score.to(key.dtype), key, input_precision=PRECISION)
         _store_rows(grad_query_ptr, grad_query, query_begin, query_end, grad_query_stride, head, D_K, BLOCK_K, ROWS)
 
-    for tile in range(tl.program_id(1), num_key_tiles, tl.num_programs(1)):
+    for tile in range(tl.program_id(1) // 2, num_key_tiles, programs):
         key_begin, key_end = tl.load(key_tiles_ptr + 4 * tile), tl.load(key_tiles_ptr + 4 * tile + 1)
         query_begin, query_end = tl.load(key_tiles_ptr + 4 * tile + 2), tl.load(key_tiles_ptr + 4 * tile + 3)
         column = key_begin + tl.arange(0, ROWS)
@@ -209,8 +206,8 @@ class Tables(NamedTuple):
     """What the kernels read of a `Tiles`, in the order in which the operators take it."""
 
     query_tiles_A4: Tensor
-    key_tiles_C4: Tensor
-    num_long_2: Tensor
+    key_tiles_A4: Tensor
+    counts_3: Tensor
     first_key_T: Tensor
     end_key_T: Tensor
 
@@ -238,14 +235,25 @@ def _constants(parts: Parts, num_heads: int) -> dict[str, Any]:
     }
 
 
+def _few_registers(parts: Parts, num_heads: int) -> dict[str, int]:
+    """With 128 registers a thread four programs fit on a multiprocessor; heads of 64 need no more."""
+    narrow = max(parts.query.size(1), parts.value.size(1)) <= 64 * num_heads and parts.query.element_size() == 2
+    return {"maxnreg": 128} if narrow else {}
+
+
+def _programs(tables: Tables) -> int:
+    """A program for each tile of whole sentences; in the forward pass some take a long one too."""
+    return StaticShape(rows=tables.first_key_T.size(0), sentences=0, longest=0).num_whole_tiles
+
+
 def _run_forward(parts: Parts, tables: Tables, num_heads: int) -> tuple[Tensor, Tensor]:
     query, key, value = parts
     output = query.new_empty(query.size(0), value.size(1))
     lse = output.new_empty(num_heads, query.size(0), dtype=_wide(output.dtype))
-    _forward[(num_heads, len(tables.query_tiles_A4))](
-        query, key, value, output, lse, tables.query_tiles_A4, tables.first_key_T, tables.end_key_T,
-        query.stride(0), key.stride(0), value.stride(0), output.stride(0), query.size(0), len(tables.query_tiles_A4),
-        **_constants(parts, num_heads), **LAUNCH,
+    _forward[(num_heads, _programs(tables))](
+        query, key, value, output, lse, tables.query_tiles_A4, tables.counts_3, tables.first_key_T, tables.end_key_T,
+        query.stride(0), key.stride(0), value.stride(0), output.stride(0), query.size(0),
+        **_constants(parts, num_heads), **LAUNCH, **_few_registers(parts, num_heads),
     )  # fmt: skip
     return output, lse
 
@@ -256,14 +264,14 @@ def _run_backward(
     constants = _constants(parts, num_heads) | {"UNSCALED": 1 / math.sqrt(parts.query.size(1) // num_heads)}
     strides = [part.stride(0) for part in parts]
     grad_strides = [part.stride(0) for part in grads]
-    rows, num_tiles = parts.query.size(0), len(tables.query_tiles_A4)
+    rows = parts.query.size(0)
     intervals = tables.first_key_T, tables.end_key_T
-    _backward_whole[(num_heads, num_tiles)](
-        *parts, grad, lse, *grads, tables.query_tiles_A4, tables.num_long_2, *intervals,
-        *strides, grad.stride(0), *grad_strides, rows, num_tiles, **constants, **LAUNCH,
+    _backward_whole[(num_heads, _programs(tables))](
+        *parts, grad, lse, *grads, tables.query_tiles_A4, tables.counts_3, *intervals,
+        *strides, grad.stride(0), *grad_strides, rows, **constants, **LAUNCH,
     )  # fmt: skip
-    _backward_long[(num_heads, min(LONG_PROGRAMS, len(tables.key_tiles_C4)))](
-        *parts, output, grad, lse, *grads, tables.query_tiles_A4, tables.key_tiles_C4, tables.num_long_2, *intervals,
+    _backward_long[(num_heads, min(LONG_PROGRAMS, 2 * len(tables.key_tiles_A4)))](
+        *parts, output, grad, lse, *grads, tables.query_tiles_A4, tables.key_tiles_A4, tables.counts_3, *intervals,
         *strides, output.stride(0), grad.stride(0), *grad_strides, rows, **constants, **LAUNCH,
     )  # fmt: skip
 
@@ -293,14 +301,14 @@ def _cross_parts(query_TE: Tensor, key_value_SE: Tensor) -> Parts:
 def _self_attention(
     projected_TE: Tensor,
     query_tiles_A4: Tensor,
-    key_tiles_C4: Tensor,
-    num_long_2: Tensor,
+    key_tiles_A4: Tensor,
+    counts_3: Tensor,
     first_key_T: Tensor,
     end_key_T: Tensor,
     num_heads: int,
     d_k: int,
 ) -> tuple[Tensor, Tensor]:
-    tables = Tables(query_tiles_A4, key_tiles_C4, num_long_2, first_key_T, end_key_T)
+    tables = Tables(query_tiles_A4, key_tiles_A4, counts_3, first_key_T, end_key_T)
     return _run_forward(_self_parts(projected_TE, num_heads, d_k), tables, num_heads)
 
 
@@ -311,14 +319,14 @@ def _self_attention_backward(
     output_TE: Tensor,
     lse_HT: Tensor,
     query_tiles_A4: Tensor,
-    key_tiles_C4: Tensor,
-    num_long_2: Tensor,
+    key_tiles_A4: Tensor,
+    counts_3: Tensor,
     first_key_T: Tensor,
     end_key_T: Tensor,
     num_heads: int,
     d_k: int,
 ) -> Tensor:
-    tables = Tables(query_tiles_A4, key_tiles_C4, num_long_2, first_key_T, end_key_T)
+    tables = Tables(query_tiles_A4, key_tiles_A4, counts_3, first_key_T, end_key_T)
     grad_projected_TE = torch.empty(projected_TE.shape, dtype=projected_TE.dtype, device=projected_TE.device)
     parts, grads = _self_parts(projected_TE, num_heads, d_k), _self_parts(grad_projected_TE, num_heads, d_k)
     _run_backward(grad_TE.contiguous(), parts, output_TE, lse_HT, grads, tables, num_heads)
@@ -330,13 +338,13 @@ def _cross_attention(
     query_TE: Tensor,
     key_value_SE: Tensor,
     query_tiles_A4: Tensor,
-    key_tiles_C4: Tensor,
-    num_long_2: Tensor,
+    key_tiles_A4: Tensor,
+    counts_3: Tensor,
     first_key_T: Tensor,
     end_key_T: Tensor,
     num_heads: int,
 ) -> tuple[Tensor, Tensor]:
-    tables = Tables(query_tiles_A4, key_tiles_C4, num_long_2, first_key_T, end_key_T)
+    tables = Tables(query_tiles_A4, key_tiles_A4, counts_3, first_key_T, end_key_T)
     return _run_forward(_cross_parts(query_TE, key_value_SE), tables, num_heads)
 
 
@@ -348,13 +356,13 @@ def _cross_attention_backward(
     output_TE: Tensor,
     lse_HT: Tensor,
     query_tiles_A4: Tensor,
-    key_tiles_C4: Tensor,
-    num_long_2: Tensor,
+    key_tiles_A4: Tensor,
+    counts_3: Tensor,
     first_key_T: Tensor,
     end_key_T: Tensor,
     num_heads: int,
 ) -> tuple[Tensor, Tensor]:
-    tables = Tables(query_tiles_A4, key_tiles_C4, num_long_2, first_key_T, end_key_T)
+    tables = Tables(query_tiles_A4, key_tiles_A4, counts_3, first_key_T, end_key_T)
     grad_query_TE = torch.empty(query_TE.shape, dtype=query_TE.dtype, device=query_TE.device)
     grad_key_value_SE = torch.empty(key_value_SE.shape, dtype=query_TE.dtype, device=query_TE.device)
     parts, grads = _cross_parts(query_TE, key_value_SE), _cross_parts(grad_query_TE, grad_key_value_SE)
@@ -390,6 +398,7 @@ def _(grad_TE: Tensor, query_TE: Tensor, key_value_SE: Tensor, *rest: Any) -> tu
 
 
 def _keep_for_self(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    ctx.set_materialize_grads(False)  # nobody asks for a gradient through the denominators
     projected_TE, *tables, ctx.num_heads, ctx.d_k = inputs
     ctx.save_for_backward(projected_TE, *output, *tables)
 
@@ -400,6 +409,7 @@ def _grad_of_self(ctx: Any, grad_TE: Tensor, _: Tensor) -> tuple[Tensor | None, 
 
 
 def _keep_for_cross(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    ctx.set_materialize_grads(False)  # nobody asks for a gradient through the denominators
     query_TE, key_value_SE, *tables, ctx.num_heads = inputs
     ctx.save_for_backward(query_TE, key_value_SE, *output, *tables)
 
@@ -414,7 +424,7 @@ _cross_attention.register_autograd(_grad_of_cross, setup_context=_keep_for_cross
 
 
 def _tables(tiles: Tiles) -> Tables:
-    return Tables(tiles.query_tiles_A4, tiles.key_tiles_C4, tiles.num_long_2, tiles.first_key_T, tiles.end_key_T)
+    return Tables(tiles.query_tiles_A4, tiles.key_tiles_A4, tiles.counts_3, tiles.first_key_T, tiles.end_key_T)
 
 
 def tiled_attention(products: tuple[Tensor, ...], tiles: Tiles, *, num_heads: int, d_k: int) -> Tensor:

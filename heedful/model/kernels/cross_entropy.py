@@ -19,7 +19,7 @@ from torch import Tensor
 
 LOG2_E = math.log2(math.e)
 CHUNK_BYTES = 2**31  # of logits; base (25,000 rows of 37,000 words in bf16) is one chunk
-BLOCK_COLUMNS = 4096
+BLOCK_COLUMNS = 8192
 NUM_WARPS = 8
 
 
@@ -75,14 +75,23 @@ def _wide(dtype: torch.dtype) -> torch.dtype:
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
-def _product(a: Tensor, b: Tensor, sum_so_far: Tensor | None) -> Tensor:
-    """a b, added to what is there; summed and kept in float32, also for 16-bit factors."""
-    wide = _wide(a.dtype)
-    if a.dtype == wide:
+def _product(a: Tensor, b: Tensor, sum_so_far: Tensor | None, dtype: torch.dtype) -> Tensor:
+    """a b, added to what is there; kept in `dtype`, which may be wider than that of the factors."""
+    if a.dtype == dtype:
         return a @ b if sum_so_far is None else sum_so_far.addmm_(a, b)
     if sum_so_far is None:
-        return torch.mm(a, b, out_dtype=wide)
-    return torch.addmm(sum_so_far, a, b, out_dtype=wide, out=sum_so_far)
+        return torch.mm(a, b, out_dtype=dtype)
+    return torch.addmm(sum_so_far, a, b, out_dtype=dtype, out=sum_so_far)
+
+
+def _chunk_rows(hidden_TD: Tensor, num_columns: int) -> int:
+    return max(1, CHUNK_BYTES // (num_columns * hidden_TD.element_size()))
+
+
+def _sum_dtype(hidden_TD: Tensor, weight_VD: Tensor) -> torch.dtype:
+    """Several chunks are summed in float32, also for a matrix of 16-bit numbers."""
+    one_chunk = _chunk_rows(hidden_TD, weight_VD.size(0)) >= hidden_TD.size(0)
+    return weight_VD.dtype if one_chunk else _wide(weight_VD.dtype)
 
 
 @torch.library.custom_op("heedful::projected_cross_entropy", mutates_args=())
@@ -96,7 +105,7 @@ def _projected_cross_entropy(
     nll_T = torch.empty_like(smoothed_T)
     grad_hidden_TD = hidden_TD.new_empty(hidden_TD.shape if with_gradient else (0,))
     grad_weight_VD: Tensor | None = None
-    chunk_rows = max(1, CHUNK_BYTES // (num_columns * hidden_TD.element_size()))
+    chunk_rows, sum_dtype = _chunk_rows(hidden_TD, num_columns), _sum_dtype(hidden_TD, weight_VD)
     for begin in range(0, num_rows, chunk_rows):
         rows = slice(begin, min(begin + chunk_rows, num_rows))
         logits_TV = hidden_TD[rows] @ narrow_VD.T
@@ -108,9 +117,9 @@ def _projected_cross_entropy(
         )  # fmt: skip
         if with_gradient:
             torch.mm(logits_TV, narrow_VD, out=grad_hidden_TD[rows])
-            grad_weight_VD = _product(logits_TV.T, hidden_TD[rows], grad_weight_VD)
+            grad_weight_VD = _product(logits_TV.T, hidden_TD[rows], grad_weight_VD, sum_dtype)
     if grad_weight_VD is None:
-        grad_weight_VD = smoothed_T.new_empty(0)
+        grad_weight_VD = weight_VD.new_empty(0, dtype=sum_dtype)
     return smoothed_T.sum(), nll_T.sum(), grad_hidden_TD, grad_weight_VD
 
 
@@ -123,11 +132,12 @@ def _(
         hidden_TD.new_empty((), dtype=wide),
         hidden_TD.new_empty((), dtype=wide),
         hidden_TD.new_empty(hidden_TD.shape if with_gradient else (0,)),
-        hidden_TD.new_empty(weight_VD.shape if with_gradient else (0,), dtype=wide),
+        hidden_TD.new_empty(weight_VD.shape if with_gradient else (0,), dtype=_sum_dtype(hidden_TD, weight_VD)),
     )
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    ctx.set_materialize_grads(False)  # nobody asks for a gradient of the gradients
     ctx.weight_dtype = inputs[1].dtype
     ctx.save_for_backward(output[2], output[3])
 
