@@ -5,6 +5,7 @@ Everything goes to stderr. It knows the records of `training.py` and nothing of 
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import AbstractContextManager
 from types import TracebackType
@@ -82,9 +83,9 @@ class _Figures(ProgressColumn):
     def render(self, task: Task) -> Text:
         record: StepRecord | None = task.fields.get("record")
         if record is None:
-            return Text("the first steps …", style="dim")
+            return Text("")
         return Text(
-            f"loss {record.loss:.3f}  ppl {record.perplexity:.2f}  {record.tokens_per_second:,.0f} tok/s  "
+            f"loss {record.loss:.3f} ppl {record.perplexity:.2f} {record.tokens_per_second:,.0f} tok/s "
             f"{remaining(record, int(task.total or 0))} left"
         )
 
@@ -92,10 +93,10 @@ class _Figures(ProgressColumn):
 class LiveDisplay(PlainDisplay):
     """A bar that moves, with validations printed above it."""
 
-    def __init__(self) -> None:
-        columns = (SpinnerColumn(), TextColumn("step {task.completed:,}/{task.total:,}"), BarColumn(24), _Figures())
-        self.progress = Progress(*columns, console=Console(stderr=True), transient=True)
-        self.task = self.progress.add_task("training", total=1, visible=False)
+    def __init__(self, console: Console) -> None:
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(10), _Figures())
+        self.progress = Progress(*columns, console=console, transient=True)
+        self.task = self.progress.add_task("preparing text and model", total=None)
 
     def __enter__(self) -> LiveDisplay:
         self.progress.start()
@@ -105,7 +106,8 @@ class LiveDisplay(PlainDisplay):
         """Move the bar; print what should stay."""
         if isinstance(record, StepRecord):
             total, done = config.train.steps, record.step
-            self.progress.update(self.task, total=total, completed=done, record=record, visible=True)
+            name = f"step {done:,}/{total:,}"
+            self.progress.update(self.task, total=total, completed=done, record=record, description=name)
         elif isinstance(record, ValidationRecord):
             self.progress.console.print(validation_line(record), highlight=False)
         elif not isinstance(record, CheckpointRecord):
@@ -119,5 +121,6 @@ class LiveDisplay(PlainDisplay):
 
 
 def display() -> PlainDisplay:
-    """The live one on a terminal, else plain lines."""
-    return LiveDisplay() if sys.stderr.isatty() else PlainDisplay()
+    """The live one on a terminal, else plain lines; of several processes the first one speaks."""
+    is_first = os.environ.get("RANK", "0") == "0"
+    return LiveDisplay(Console(stderr=True)) if is_first and sys.stderr.isatty() else PlainDisplay()

@@ -1,0 +1,52 @@
+"""What a run looks like: plain lines in logs, a bar on a terminal."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from heedful.config import Config, resolve, setting
+from heedful.progress import LiveDisplay, PlainDisplay, display, duration
+from heedful.training import EndRecord, Scores, StepRecord, ValidationRecord
+
+CONFIG: Config = resolve(setting("train.steps=400"))
+
+
+def record(step: int) -> StepRecord:
+    return StepRecord(step, 3.2, 12.5, 1e-3, 0.7, 1000 * step, 9876.5, 10.0 * step, 0)
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(0, "0:00"), (65, "1:05"), (3725, "1:02:05"), (59.6, "1:00")])
+def test_durations_are_written_as_on_a_clock(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+def test_a_log_has_a_line_every_hundred_steps_and_the_end(capsys: pytest.CaptureFixture[str]) -> None:
+    with PlainDisplay() as shown:
+        for step in range(20, 401, 20):
+            shown.show(CONFIG, record(step))
+        shown.show(CONFIG, ValidationRecord(400, Scores(1.5, 4.48, 31.27)))
+        shown.show(CONFIG, EndRecord(400, "steps"))
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split("/")[0].split()[-1] for line in lines[:4]] == ["100", "200", "300", "400"]
+    assert "perplexity 12.50  9,876 target tokens/s  50:00 left" in lines[0]
+    assert "BLEU 31.3 (greedy)" in lines[4]
+    assert lines[5] == "trained 400 steps"
+
+
+def test_on_a_terminal_a_bar_shows_the_same_figures() -> None:
+    screen = io.StringIO()
+    with LiveDisplay(Console(file=screen, force_terminal=True, width=80)) as shown:
+        shown.show(CONFIG, record(20))
+        shown.show(CONFIG, ValidationRecord(20, Scores(1.5, 4.48)))
+        shown.progress.refresh()
+        shown.show(CONFIG, EndRecord(20, "stopped"))
+    text = screen.getvalue()
+    assert "step 20/400" in text
+    assert "ppl 12.50" in text
+    assert "perplexity 4.48" in text
+    assert "the same command goes on from here" in text
+
+
+def test_where_nobody_looks_there_is_no_bar() -> None:
+    assert type(display()) is PlainDisplay
