@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO
+from typing import IO, TextIO
 
 from heedful.corpus import decode_lines, read_lines
 from heedful.errors import DataError
@@ -19,7 +19,15 @@ BURST = 4096
 
 def input_lines(path: Path) -> Iterator[str]:
     """The lines of a file (.gz and .xz too), or of stdin for `-`, as they come."""
-    return decode_lines(sys.stdin.buffer, "<stdin>") if path == STDIN else read_lines(path)
+    return decode_lines(_stdin(), "<stdin>") if path == STDIN else read_lines(path)
+
+
+def _stdin() -> IO[bytes]:
+    """stdin through a buffer of our own: Python could not close its own one while a thread waits there for a line."""
+    try:
+        return open(sys.stdin.fileno(), "rb", closefd=False)
+    except OSError:  # not a real file, as in tests
+        return sys.stdin.buffer
 
 
 def bursts(lines: Iterator[str]) -> Iterator[list[str]]:

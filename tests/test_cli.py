@@ -154,6 +154,20 @@ def test_a_reader_that_leaves_ends_us_quietly(model: Path, tmp_path: Path) -> No
     assert done.stderr == ""
 
 
+def test_a_reader_that_leaves_while_we_wait_for_a_line_ends_us_quietly(model: Path) -> None:
+    command = [sys.executable, "-m", "heedful", "translate", "-m", str(model), "--greedy"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, cwd=ROOT, stdin=pipe, stdout=pipe, stderr=pipe) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        process.stdin.write(b"the cat\n")
+        process.stdin.flush()
+        assert process.wait(30) == 141
+        assert process.stderr.read() == b""
+
+
 def test_a_long_line_is_split_joined_and_counted(heedful: Run, model: Path) -> None:
     result = heedful("translate", "-m", model, "--greedy", stdin=b"the cat sat on the mat. " * 60 + b"\n")
     assert result.out.count("\n") == 1
