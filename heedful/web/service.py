@@ -51,6 +51,13 @@ class Pair:
         """The code of the language it translates from."""
         return self.translator.source_language
 
+    def insight(self) -> Translator:
+        """A translator that can be looked into: where another engine translates, the torch engine beside it."""
+        beside = getattr(self.translator.engine, "torch", None)
+        if not isinstance(beside, TorchEngine):
+            return self.translator
+        return Translator(beside, self.translator.tokenizer, self.translator.config)
+
     @property
     def target(self) -> str:
         """The code of the language it translates into."""

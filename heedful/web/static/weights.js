@@ -116,12 +116,7 @@ export function selectionOf(kind, axis, word) {
   return kind === "decoder" ? ["t", word - 1] : ["s", word];
 }
 
-/** May this row look at this column? */
+/** May this row look at this column? A word of several pieces may look at its own first ones. */
 export function allowed(found, i, j) {
-  return !found.causal || (found.places ? found.places[j] : j) <= rowLimit(found, i);
-}
-
-/** Causality holds between pieces; a word may look at the words before it and at its own first pieces. */
-function rowLimit(found, i) {
-  return i;
+  return !found.causal || (found.places ? found.places[j] : j) <= i || found.values[i * found.columns.length + j] > 0;
 }

@@ -1,0 +1,96 @@
+/** Region 2: where each layer and head looked. Tabs for the kinds, small multiples, one map large, or lines. */
+
+import { embedded, fetchTrace } from "./api.js";
+import { h, segmented, show, toggle } from "./dom.js";
+import { headsOverview } from "./heads.js";
+import { t } from "./i18n.js";
+import { linesView } from "./lines.js";
+import { matrixView } from "./matrix.js";
+import { get, set, subscribe } from "./store.js";
+import { layerOf, packedWeights, sides } from "./weights.js";
+
+const KINDS = ["cross", "encoder", "decoder"];
+/** @type {any} */ let places;
+
+/** Draw the region into its place. */
+export function attentionRegion(place) {
+  places = { tabs: h("div", { class: "tabs", role: "tablist", "aria-label": t("kind") }), about: h("p", { class: "muted about" }), heads: h("div", {}), bar: h("div", { class: "bar" }), view: h("div", {}) };
+  show(place, places.tabs, h("div", { role: "tabpanel", id: "kind-panel", "aria-labelledby": "tab-cross" }, places.about, places.heads, places.bar, places.view), h("p", { class: "caveat" }, t("caveat")));
+  subscribe(["trace", "n", "kind", "ui"], drawAll);
+  subscribe(["l", "h"], () => { drawHeads(); drawView(); });
+  subscribe(["unit", "hide", "scale", "view", "t", "s"], drawView);
+  drawAll();
+}
+
+function drawAll() {
+  drawTabs();
+  drawHeads();
+  drawView();
+}
+
+function drawTabs() {
+  const { kind } = get();
+  const tabs = KINDS.map((each) => h("button", {
+    type: "button", role: "tab", id: `tab-${each}`, "aria-selected": String(each === kind), "aria-controls": "kind-panel", tabindex: each === kind ? "0" : "-1",
+    onclick: () => set({ kind: each, h: [], l: -1 }), onkeydown: moveTab,
+  }, t(`kind.${each}`)));
+  show(places.tabs, tabs);
+  places.about.parentElement.setAttribute("aria-labelledby", `tab-${kind}`);
+  places.about.textContent = t(`about.${kind}`);
+}
+
+function moveTab(event) {
+  const move = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+  if (!move) return;
+  const kind = KINDS[(KINDS.indexOf(get().kind) + move + KINDS.length) % KINDS.length];
+  set({ kind, h: [], l: -1 });
+  document.getElementById(`tab-${kind}`)?.focus();
+}
+
+function drawHeads() {
+  if (!get().trace) return show(places.heads);
+  show(places.heads, headsOverview());
+}
+
+function drawView() {
+  const { trace, kind, view } = get();
+  if (!trace) return show(places.view, h("p", { class: "muted" }, t("nothing"))), show(places.bar);
+  show(places.bar, controls());
+  if (!packedWeights(kind).layers.includes(layerOf(kind))) {
+    show(places.view, h("p", { class: "muted" }, t("fetching")));
+    return fetchLayer();
+  }
+  show(places.view, view === "lines" ? linesView() : matrixView());
+}
+
+/** Of a long sentence layers come one by one. */
+async function fetchLayer() {
+  if (embedded) return;
+  const { q, trace, prefix } = get();
+  const body = { q, source: trace.source.language, target: trace.target.language, prefix, layers: [layerOf(get().kind)] };
+  try {
+    set({ trace: await fetchTrace(body) });
+  } catch (error) {
+    show(places.view, h("p", { class: "error" }, String(error.message)));
+  }
+}
+
+function controls() {
+  const { view, unit, scale, hide } = get();
+  return [
+    segmented(t("view"), [["matrix", t("view.matrix")], ["lines", t("view.lines")]], view, (value) => set({ view: value })),
+    segmented(t("unit"), [["words", t("unit.words")], ["pieces", t("unit.pieces")]], unit, (value) => set({ unit: value })),
+    view === "matrix" ? segmented(t("scale"), [["linear", t("scale.linear")], ["root", "√"]], scale, (value) => set({ scale: value })) : null,
+    toggle(t("hide"), hide, (value) => set({ hide: value })),
+    rowPicker(),
+  ];
+}
+
+/** The word that looks, for the keyboard and for lines. */
+function rowPicker() {
+  const { kind } = get();
+  const key = kind === "encoder" ? "s" : "t";
+  const options = sides(kind).rows.words.map((word, i) => h("option", { value: i, selected: get()[key] === i }, word));
+  const select = h("select", { "aria-label": t("word"), onchange: () => set({ [key]: Number(select.value) }) }, h("option", { value: -1 }, t("word.all")), options);
+  return h("label", { class: "picker" }, h("span", { class: "small muted" }, t("word")), select);
+}

@@ -1,0 +1,54 @@
+/** The popover of a word: what the model could have written there, and how likely each was. */
+
+import { h, percent, readable } from "./dom.js";
+import { t } from "./i18n.js";
+
+/** @type {any} */ let open = null;
+
+/** Close it. */
+export function closeChoices() {
+  if (!open) return;
+  const { node, anchor } = open;
+  const inside = node.contains(document.activeElement);
+  open = null;
+  node.remove();
+  anchor.removeAttribute("aria-expanded");
+  if (inside) anchor.focus();
+}
+
+document.addEventListener("keydown", (event) => event.key === "Escape" && closeChoices());
+document.addEventListener("click", (event) => { if (open && !open.node.contains(event.target) && !open.anchor.contains(event.target)) closeChoices(); });
+
+/** The text before a piece, and the piece itself: what the decoder is made to begin with. */
+export function prefixTo(best, place, piece) {
+  return (best.pieces.slice(0, place).join("") + piece).replaceAll("▁", " ").trim();
+}
+
+/** A row for each choice, with a bar as long as its probability. */
+export function choiceRows(best, place, choose) {
+  const token = best.tokens[place];
+  return token.top.map((choice) => {
+    const own = choice.id === token.id;
+    const props = { class: own ? "choice own" : "choice", style: { "--p": `${100 * choice.p}%` }, "aria-label": `${readable(choice.piece)} ${percent(choice.p)}` };
+    const inside = [h("span", { class: "piece", dir: "auto" }, choice.piece === "</s>" ? t("end") : readable(choice.piece)), h("span", { class: "p" }, percent(choice.p))];
+    if (!choose || choice.piece === "</s>") return h("li", {}, h("div", props, inside));
+    return h("li", {}, h("button", { type: "button", ...props, onclick: () => choose(prefixTo(best, place, choice.piece)) }, inside));
+  });
+}
+
+/** Show the choices of a word under it. @param {((prefix: string) => void) | null} choose null: to look at only */
+export function choices(anchor, best, word, choose) {
+  closeChoices();
+  const place = best.word_of_piece.indexOf(word);
+  const several = best.word_of_piece.filter((owner) => owner === word).length > 1;
+  const node = h("div", { class: "popover", role: "dialog", "aria-label": t("choices") },
+    h("p", { class: "small muted" }, t(choose ? "choices.choose" : "choices"), several ? ` ${t("choices.pieces")}` : ""), h("ol", { class: "choices" }, choiceRows(best, place, choose)));
+  anchor.parentElement.parentElement.append(node);
+  const box = anchor.getBoundingClientRect();
+  const home = node.offsetParent.getBoundingClientRect();
+  const left = Math.max(8, Math.min(box.left - home.left, home.width - node.offsetWidth - 8));
+  node.style.setProperty("left", `${left}px`);
+  node.style.setProperty("top", `${box.bottom - home.top + 8}px`);
+  anchor.setAttribute("aria-expanded", "true");
+  open = { node, anchor };
+}

@@ -1,0 +1,55 @@
+/** Colours of heatmaps and heads. One hue from the ground to full; two hues for numbers of both signs. */
+
+import { css } from "./dom.js";
+
+/** Eight colours that differ for all common kinds of sight; a dash goes with each, so that colour is never alone. */
+export const DASHES = ["none", "7 3", "2 3", "9 3 2 3", "12 4", "4 2 1 2", "1 4", "14 3 3 3"];
+
+/** The CSS variable of a head's colour. */
+export function headColour(head) {
+  return `var(--head-${head % 8})`;
+}
+
+/** The ramps of the present scheme (light or dark), as arrays of RGB. */
+export function ramps() {
+  const [ground, full, other] = ["--ramp-0", "--ramp-1", "--ramp-2"].map((name) => rgb(css(name)));
+  const middle = rgb(css("--ramp-mid"));
+  return { ground, middle, full, other };
+}
+
+function rgb(hex) {
+  return [1, 3, 5].map((place) => parseInt(hex.slice(place, place + 2), 16));
+}
+
+const mix = (a, b, share) => a.map((value, i) => Math.round(value + (b[i] - value) * share));
+
+/** 0 … 1 → RGB, light to dark by way of a middle tone, so that small weights can be told apart. */
+export function sequential(value, ramp) {
+  const share = Math.min(1, Math.max(0, value));
+  return share < 0.5 ? mix(ramp.ground, ramp.middle, 2 * share) : mix(ramp.middle, ramp.full, 2 * share - 1);
+}
+
+/** −1 … 1 → RGB. */
+export function diverging(value, ramp) {
+  return mix(ramp.ground, value < 0 ? ramp.other : ramp.full, Math.min(1, Math.abs(value)));
+}
+
+/** RGB as CSS, and whether text on it is to be light. */
+export function paint([red, green, blue]) {
+  const light = (0.2126 * red + 0.7152 * green + 0.0722 * blue) / 255;
+  return { colour: `rgb(${red} ${green} ${blue})`, ink: light > 0.52 ? "#10131a" : "#ffffff" };
+}
+
+/** Draw numbers into a canvas, one pixel each; CSS makes them large. */
+export function heat(canvas, values, rows, columns, colourOf) {
+  canvas.width = columns;
+  canvas.height = rows;
+  const context = canvas.getContext("2d");
+  const image = context.createImageData(columns, rows);
+  for (let i = 0; i < rows * columns; i++) {
+    const [red, green, blue] = colourOf(values[i], i);
+    image.data.set([red, green, blue, 255], 4 * i);
+  }
+  context.putImageData(image, 0, 0);
+  return canvas;
+}

@@ -1,0 +1,206 @@
+/** Region 1: two boxes, alternatives, and words that can be asked about. Works without the other regions. */
+
+import { embedded, fetchLanguages, fetchTrace, translateText } from "./api.js";
+import { h, number, show } from "./dom.js";
+import { t, languageName } from "./i18n.js";
+import { choices, closeChoices } from "./choices.js";
+import { get, set, subscribe } from "./store.js";
+import { headsOf, hypothesis, layerOf, matrix } from "./weights.js";
+
+const UNSURE = 0.7;
+const WAIT_MS = 400;
+
+/** @type {any} */ let parts;
+let timer = 0;
+let turn = 0;
+
+/** Draw the region into its place. */
+export function translateRegion(place) {
+  parts = pieces();
+  show(place, h("div", { class: "boxes" }, parts.sourceCard, parts.swap, parts.targetCard), parts.alternatives);
+  subscribe(["trace", "n", "busy", "error", "plain", "ui"], drawTarget);
+  subscribe(["trace", "n", "t", "s", "preview", "kind", "l", "h"], mark);
+  subscribe(["languages", "from", "to", "ui"], drawLanguages);
+  subscribe(["q"], () => { if (parts.input && parts.input.value !== get().q) { parts.input.value = get().q; count(); } });
+  drawLanguages();
+  drawTarget();
+  if (!embedded) start();
+}
+
+async function start() {
+  try {
+    const languages = await fetchLanguages();
+    const first = languages.find((each) => (each.targets ?? []).some((code) => code !== each.code)) ?? languages[0];
+    const to = get().to || (first?.targets ?? []).find((code) => code !== first.code) || "";
+    set({ languages, to });
+    if (get().q) translateNow();
+  } catch (error) {
+    set({ error: String(error.message) });
+  }
+}
+
+function pieces() {
+  const input = h("textarea", {
+    id: "source", dir: "auto", rows: "4", spellcheck: "false", readonly: Boolean(embedded), "aria-label": t("source"), placeholder: t("placeholder"),
+    oninput: () => { count(); clearTimeout(timer); timer = setTimeout(typed, WAIT_MS); },
+    onkeydown: (event) => { if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) { clearTimeout(timer); typed(); } },
+  });
+  input.value = get().q;
+  const words = h("div", { class: "words source-words", dir: "auto", lang: null });
+  const counter = h("span", { class: "muted small" });
+  const clear = h("button", { type: "button", class: "quiet", onclick: () => { input.value = ""; typed(); input.focus(); } }, t("clear"));
+  const from = h("select", { "aria-label": t("from"), onchange: () => { set({ from: from.value }); translateNow(); } });
+  const to = h("select", { "aria-label": t("to"), onchange: () => { set({ to: to.value }); translateNow(); } });
+  const output = h("div", { class: "words target-words", id: "target", dir: "auto" });
+  const status = h("p", { class: "status small muted", role: "status", "aria-live": "polite" });
+  const copy = h("button", { type: "button", class: "quiet", onclick: copyText }, t("copy"));
+  const swap = embedded ? h("span", { class: "arrow", "aria-hidden": "true" }, "→")
+    : h("button", { type: "button", class: "swap", "aria-label": t("swap"), title: t("swap"), onclick: swapLanguages }, "⇄");
+  const sourceCard = h("section", { class: "box", "aria-label": t("source") },
+    h("header", {}, embedded ? h("strong", { class: "from" }) : from, h("span", { class: "grow" }), embedded ? null : [counter, clear]), embedded ? null : input, words);
+  const targetCard = h("section", { class: "box", "aria-label": t("translation") },
+    h("header", {}, embedded ? h("strong", { class: "to" }) : to, h("span", { class: "grow" }), copy), output, status);
+  const alternatives = h("div", { class: "alternatives" });
+  return { input, words, counter, from, to, output, status, swap, sourceCard, targetCard, alternatives };
+}
+
+function count() {
+  parts.counter.textContent = t("characters", { n: [...parts.input.value].length });
+}
+
+function typed() {
+  const q = parts.input.value;
+  if (q === get().q) return;
+  set({ q, n: 0, t: -1, s: -1, prefix: "", step: 0 });
+  translateNow();
+}
+
+function swapLanguages() {
+  const source = get().from === "auto" ? get().detected ?? "" : get().from;
+  const text = get().trace ? hypothesis().text : get().q;
+  const there = (get().languages ?? []).find((each) => each.code === get().to);
+  if (!source || !there?.targets?.includes(source)) return set({ error: t("no.swap") });
+  set({ from: get().to, to: source, q: text, n: 0, t: -1, s: -1, prefix: "", step: 0 });
+  translateNow();
+}
+
+async function copyText() {
+  await navigator.clipboard?.writeText(get().trace ? hypothesis().text : get().plain ?? "");
+  parts.status.textContent = t("copied");
+}
+
+/** Translate, then look inside. A newer text overtakes an older answer. */
+export async function translateNow() {
+  const mine = ++turn;
+  const { q, from, to, prefix } = get();
+  if (embedded) return;
+  if (!q.trim()) return set({ trace: null, plain: "", error: "", busy: false });
+  set({ busy: true, error: "" });
+  try {
+    const answer = await translateText(q, from, to);
+    if (mine !== turn) return;
+    const detected = answer.detectedLanguage?.language ?? from;
+    set({ plain: answer.translatedText, detected, ...(prefix ? {} : { trace: null }) });
+    const trace = await fetchTrace({ q, source: detected, target: to, prefix });
+    if (mine === turn) set({ trace, busy: false, n: Math.min(get().n, trace.hypotheses.length - 1) });
+  } catch (error) {
+    if (mine === turn && error.name !== "AbortError") set({ error: String(error.message), busy: false });
+  }
+}
+
+/** Decode again behind these words. */
+export function decodeFrom(prefix) {
+  closeChoices();
+  set({ prefix, n: 0, t: -1, step: 0 });
+  translateNow();
+}
+
+function drawLanguages() {
+  const { languages = [], from, to, detected, trace } = get();
+  if (embedded) {
+    parts.sourceCard.querySelector(".from").textContent = languageName(trace?.source.language ?? "");
+    parts.targetCard.querySelector(".to").textContent = languageName(trace?.target.language ?? "");
+    return;
+  }
+  const option = (code, name, chosen) => h("option", { value: code, selected: code === chosen }, name);
+  const detect = from === "auto" && detected && detected !== "auto" ? `${t("detect")} (${languageName(detected)})` : t("detect");
+  show(parts.from, option("auto", detect, from), languages.map((each) => option(each.code, languageName(each.code, each.name), from)));
+  const targets = new Set(languages.filter((each) => from === "auto" || each.code === from).flatMap((each) => (each.targets ?? []).filter((code) => code !== each.code)));
+  show(parts.to, [...targets].map((code) => option(code, languageName(code), to)));
+}
+
+function drawTarget() {
+  const { trace, busy, error, plain } = get();
+  closeChoices();
+  parts.status.textContent = busy ? t("busy") : error || (trace ? t("unsure.hint") : "");
+  parts.status.classList.toggle("error", Boolean(error));
+  parts.targetCard.setAttribute("aria-busy", String(busy));
+  if (!trace) {
+    show(parts.output, plain ? h("span", {}, plain) : h("span", { class: "muted" }, t("translation")));
+    show(parts.words);
+    return show(parts.alternatives);
+  }
+  const best = hypothesis();
+  parts.output.setAttribute("lang", trace.target.language);
+  parts.words.setAttribute("lang", trace.source.language);
+  show(parts.output, spaced(best.words.slice(0, -1).map((word, i) => targetWord(best, word, i))));
+  show(parts.words, spaced(trace.source.words.slice(0, -1).map((word, i) => sourceWord(word, i))));
+  show(parts.alternatives, alternatives(trace));
+  drawLanguages();
+  mark();
+}
+
+const spaced = (nodes) => nodes.flatMap((node, i) => (i ? [" ", node] : [node]));
+
+/** How sure the model was of a word: the least sure of its pieces. */
+function sureness(best, word) {
+  return Math.min(...best.tokens.filter((_, i) => best.word_of_piece[i] === word).map((token) => token.p));
+}
+
+function targetWord(best, word, i) {
+  const sure = sureness(best, i);
+  const open = () => { set({ t: get().t === i ? -1 : i, step: best.word_of_piece.indexOf(i) }); if (get().t === i) choices(node, best, i, embedded ? null : decodeFrom); else closeChoices(); };
+  const node = h("button", {
+    type: "button", class: sure < UNSURE ? "word unsure" : "word", "data-t": i, "aria-label": `${word}, ${Math.round(100 * sure)} %`,
+    style: { "--doubt": `${1 + Math.round(4 * (1 - sure))}px` }, onclick: open, ...previews("t", i),
+  }, word);
+  return node;
+}
+
+function sourceWord(word, i) {
+  return h("button", { type: "button", class: "word", "data-s": i, onclick: () => set({ s: get().s === i ? -1 : i }), ...previews("s", i) }, word);
+}
+
+const previews = (side, i) => ({
+  onmouseenter: () => set({ preview: { side, i } }), onmouseleave: () => set({ preview: null }),
+  onfocus: () => set({ preview: { side, i } }), onblur: () => set({ preview: null }),
+});
+
+/** Colour the words that the chosen or hovered word looks at; a source word: those that look at it. */
+function mark() {
+  const { trace, preview, t: pinned, s: other } = get();
+  if (!trace) return;
+  const focus = preview ?? (pinned >= 0 ? { side: "t", i: pinned } : other >= 0 ? { side: "s", i: other } : null);
+  const layer = get().kind === "cross" ? layerOf("cross") : trace.model.decoder_layers - 1;
+  const heads = get().kind === "cross" ? headsOf("cross") : [...Array(trace.model.num_heads).keys()];
+  const found = matrix("cross", layer, heads, { unit: "words", hide: false });
+  const width = trace.source.words.length;
+  const weight = (row, column) => (found && row < found.rows.length ? found.values[row * width + column] : 0);
+  for (const node of parts.words.querySelectorAll(".word")) tint(node, focus?.side === "t" ? weight(focus.i, Number(node.dataset.s)) : 0, focus?.side === "s" && focus.i === Number(node.dataset.s));
+  for (const node of parts.output.querySelectorAll(".word")) tint(node, focus?.side === "s" ? weight(Number(node.dataset.t), focus.i) : 0, focus?.side === "t" && focus.i === Number(node.dataset.t));
+}
+
+function tint(node, weight, chosen) {
+  node.style.setProperty("--tint", `${Math.round(100 * Math.min(1, weight) * 0.55)}%`);
+  node.classList.toggle("chosen", chosen);
+}
+
+function alternatives(trace) {
+  if (trace.hypotheses.length < 2) return [];
+  const best = new Set(trace.hypotheses[0].words);
+  const items = trace.hypotheses.map((each, n) => h("li", {},
+    h("button", { type: "button", "aria-pressed": String(n === get().n), onclick: () => set({ n, t: -1, step: 0 }) },
+      h("span", { class: "text", dir: "auto", lang: trace.target.language }, spaced(each.words.slice(0, -1).map((word) => (n && !best.has(word) ? h("mark", {}, word) : word)))),
+      h("span", { class: "score muted small", title: t("score.title") }, number(each.log_prob / each.tokens.length)))));
+  return [h("h3", {}, t("alternatives"), h("span", { class: "muted small" }, ` ${t("alternatives.note")}`)), h("ol", { class: "list" }, items)];
+}

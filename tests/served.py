@@ -1,0 +1,61 @@
+"""What the tests of the server share: an engine whose answers can be told apart, and a server on a free port."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+import uvicorn
+from starlette.applications import Starlette
+
+from heedful.config import resolve
+from heedful.engines import Hypothesis, Request, SearchOptions
+from heedful.tokenizer import Tokenizer
+from heedful.translation import Translator
+from heedful.web.server import listen
+
+TOKENIZER = Tokenizer.learn_at_most(["a b c d e f g", "the cat sat on the mat"] * 3, 400, seed=1)
+
+
+class ShoutingEngine:
+    """Translates a text into itself with "!" behind it, the n-th best with n of them; `before` is called first."""
+
+    def __init__(self, before: Callable[[list[str]], None] = lambda texts: None) -> None:
+        self.before = before
+
+    def translate(self, requests: Iterable[Request], options: SearchOptions) -> Iterator[list[Hypothesis]]:
+        texts = [TOKENIZER.decode(request.source_ids) for request in requests]
+        self.before(texts)
+        for text in texts:
+            yield [_hypothesis(text + "!" * rank) for rank in range(1, options.n_best + 1)]
+
+    def score(self, pairs: Iterable[tuple[Sequence[int], Sequence[int]]]) -> Iterator[list[float]]:
+        return iter(())
+
+
+def _hypothesis(text: str) -> Hypothesis:
+    ids = TOKENIZER.encode(text)
+    return Hypothesis(tuple(ids), -1.0, -1.0, (-1.0,) * (len(ids) + 1))
+
+
+def shouting(source: str = "en", target: str = "de", before: Callable[[list[str]], None] | None = None) -> Translator:
+    config = resolve({"data": {"source_language": source, "target_language": target}})
+    return Translator(ShoutingEngine(before) if before else ShoutingEngine(), TOKENIZER, config)
+
+
+@contextmanager
+def serving(app: Starlette) -> Iterator[str]:
+    """The address of a server in a thread of its own."""
+    with listen("127.0.0.1", 0) as listener:
+        server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
+        thread = threading.Thread(target=server.run, args=([listener],))
+        thread.start()
+        try:
+            while not server.started:
+                time.sleep(0.01)
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join()

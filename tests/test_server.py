@@ -1,0 +1,464 @@
+"""The server: what clients of LibreTranslate and DeepL get, errors in their shape, limits, keys, and odd input."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from starlette.testclient import TestClient
+
+from heedful import language_id
+from heedful.config import resolve
+from heedful.translation import Translator
+from heedful.web.limits import Limits, RateLimit, RefusalError
+from heedful.web.server import PATHS, create_app
+from tests.served import TOKENIZER, serving, shouting
+from tests.test_checkpoint import run_with_model
+
+PAIRS = [shouting("en", "de"), shouting("de", "en"), shouting("ko", "en")]
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[TestClient]:
+    with TestClient(create_app(PAIRS)) as client:
+        yield client
+
+
+def translate(client: TestClient, **body: Any) -> Any:
+    answer = client.post("/translate", json={"source": "en", "target": "de"} | body)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+# ----------------------------------------------------------------------------------------------------- LibreTranslate
+
+
+def test_json_form_multipart_and_query_say_the_same(client: TestClient) -> None:
+    given = {"q": "the cat", "source": "en", "target": "de"}
+    ways: list[dict[str, Any]] = [
+        {"json": given},
+        {"data": given},
+        {"params": given},
+        {"files": {name: (None, value) for name, value in given.items()}},
+    ]
+    for way in ways:
+        answer = client.post("/translate", **way)
+        assert (answer.status_code, answer.json()) == (200, {"translatedText": "the cat!"}), way
+
+
+def test_what_the_body_says_goes_over_the_query(client: TestClient) -> None:
+    query = {"q": "a", "source": "en", "target": "de"}
+    assert client.post("/translate", params=query, json={"q": "b"}).json() == {"translatedText": "b!"}
+
+
+def test_a_batch_gives_lists(client: TestClient) -> None:
+    answer = translate(client, q=["the cat", "", "the mat"], source="auto", alternatives=2)
+    assert answer["translatedText"] == ["the cat!", "", "the mat!"]
+    assert answer["alternatives"] == [["the cat!!", "the cat!!!"], [], ["the mat!!", "the mat!!!"]]
+    assert [detected["language"] for detected in answer["detectedLanguage"]] == ["en"] * 3
+
+
+def test_a_batch_of_one_is_still_a_list(client: TestClient) -> None:
+    assert translate(client, q=["a"]) == {"translatedText": ["a!"]}
+
+
+def test_paragraphs_sentences_and_spaces_are_kept(client: TestClient) -> None:
+    text = "  The cat sat.   The mat lay.\r\n\r\n\tIt rained!\n"
+    assert translate(client, q=text)["translatedText"] == "  The cat sat.!   The mat lay.!\r\n\r\n\tIt rained!!\n"
+
+
+def test_html_keeps_its_tags(client: TestClient) -> None:
+    text = '<p class="x">the cat &amp; <b>the mat</b></p><script>a < b</script>'
+    translated = '<p class="x">the cat &amp;! <b>the mat!</b></p><script>a < b</script>'
+    assert translate(client, q=text, format="html")["translatedText"] == translated
+
+
+def test_text_into_its_own_language_is_left_alone(client: TestClient) -> None:
+    assert translate(client, q="die Katze", source="de", target="de") == {"translatedText": "die Katze"}
+
+
+def test_languages_and_settings(client: TestClient) -> None:
+    assert client.get("/languages").json() == [
+        {"code": "en", "name": "English", "targets": ["de"]},
+        {"code": "de", "name": "German", "targets": ["en"]},
+        {"code": "ko", "name": "Korean", "targets": ["en"]},
+    ]
+    shown = client.get("/frontend/settings").json()
+    assert (shown["charLimit"], shown["keyRequired"], shown["language"]["target"]["name"]) == (20_000, False, "German")
+    assert client.get("/health").json() == {"status": "ok"}
+
+
+@pytest.mark.parametrize(
+    ("body", "error"),
+    [
+        ({"q": None}, "Invalid request: missing q parameter"),
+        ({"q": ""}, "Invalid request: missing q parameter"),
+        ({"q": []}, "Invalid request: missing q parameter"),
+        ({"q": 3}, "Invalid request: q must be a string or an array of strings"),
+        ({"q": ["a", 3]}, "Invalid request: q must be a string or an array of strings"),
+        ({"target": ""}, "Invalid request: missing target parameter"),
+        ({"source": ["en"]}, "Invalid request: source must be a string"),
+        ({"source": "zz"}, "zz is not supported"),
+        ({"target": "zz", "source": "auto"}, "zz is not supported"),
+        ({"source": "en", "target": "ko"}, "en to ko is not supported"),
+        ({"format": "xml"}, "xml format is not supported"),
+        ({"alternatives": "x"}, "Invalid request: alternatives is not a number"),
+        ({"alternatives": True}, "Invalid request: alternatives is not a number"),
+        ({"alternatives": 0.5}, "Invalid request: alternatives is not a whole number"),
+        ({"alternatives": -1}, "Invalid request: alternatives (-1) is not within 0 and 8"),
+        ({"alternatives": 99}, "Invalid request: alternatives (99) is not within 0 and 8"),
+        ({"q": "x" * 20_001}, "Invalid request: request (20001) exceeds text limit (20000)"),
+        ({"q": ["x"] * 129}, "Invalid request: request (129) exceeds batch limit (128)"),
+    ],
+)
+def test_a_wrong_request_gets_one_line_that_says_why(client: TestClient, body: dict[str, Any], error: str) -> None:
+    answer = client.post("/translate", json={"q": "a", "source": "en", "target": "de"} | body)
+    assert (answer.status_code, answer.json()) == (400, {"error": error})
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b'{"q": "\xff"}', b"[1]", b'{"q": "\\ud800"}', b"[" * 100_000, b"NaN"])
+def test_what_is_no_json_object_is_refused(client: TestClient, body: bytes) -> None:
+    answer = client.post("/translate", content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 400
+    assert answer.json()["error"].startswith("Invalid request: the body is no")
+
+
+def test_every_error_is_json_in_the_clients_shape(client: TestClient) -> None:
+    assert (client.get("/translate").status_code, client.get("/translate").json()) == (
+        405,
+        {"error": "Method Not Allowed"},
+    )
+    assert client.get("/nothing").json() == {"error": "Not Found"}
+    assert client.put("/nothing").headers["content-type"] == "application/json"
+    assert client.get("/v2/translate").json() == {"message": "Method Not Allowed"}
+    assert client.get("/v2/nothing").json() == {"message": "Not Found"}
+
+
+def test_a_body_over_the_limit_is_refused_before_it_is_read(client: TestClient) -> None:
+    for content in (b"x" * (2**20 + 1), iter([b"x" * 2**20, b"x"])):
+        answer = client.post("/translate", content=content)
+        assert answer.status_code == 413
+        assert "1048576 bytes" in answer.json()["error"]
+
+
+@pytest.mark.parametrize("path", ["/health", "/nothing", "/translate", "/v2/usage", "/spec"])
+def test_every_answer_has_the_headers_of_cors_and_security(client: TestClient, path: str) -> None:
+    for answer in (client.get(path), client.post(path), client.options(path)):
+        assert answer.headers["access-control-allow-origin"] == "*"
+        assert answer.headers["content-security-policy"].startswith("default-src 'self';")
+        assert answer.headers["x-content-type-options"] == "nosniff"
+    assert client.options(path).status_code == 204
+
+
+def test_script_from_a_user_is_never_html(client: TestClient) -> None:
+    script = "<script>alert(1)</script>"
+    for body in ({"q": script}, {"source": script}, {"target": script}, {"format": script}):
+        answer = client.post("/translate", json={"q": "a", "source": "en", "target": "de"} | body)
+        assert answer.headers["content-type"] == "application/json"
+    escaped = "&lt;script&gt;alert(1)&lt;/script&gt;"
+    assert translate(client, q=escaped, format="html")["translatedText"] == escaped + "!"
+
+
+def test_an_error_of_our_own_is_a_500_without_its_details() -> None:
+    def fail(texts: list[str]) -> None:
+        raise RuntimeError("secret")
+
+    with TestClient(create_app([shouting(before=fail)]), raise_server_exceptions=False) as client:
+        answer = client.post("/translate", json={"q": "a", "source": "en", "target": "de"})
+        assert (answer.status_code, answer.json()) == (500, {"error": "internal error"})
+        assert answer.headers["access-control-allow-origin"] == "*"
+        assert client.get("/health").status_code == 200
+
+
+# -------------------------------------------------------------------------------------------------------------- DeepL
+
+
+def test_deepl_translates_lists(client: TestClient) -> None:
+    body = {"text": ["the cat", "a"], "source_lang": "EN", "target_lang": "DE"}
+    expected = [
+        {"detected_source_language": "EN", "text": "the cat!", "billed_characters": 7},
+        {"detected_source_language": "EN", "text": "a!", "billed_characters": 1},
+    ]
+    for way in ({"json": body}, {"data": body}):
+        assert client.post("/v2/translate", **way).json() == {"translations": expected}  # type: ignore[arg-type]
+
+
+def test_deepl_takes_variants_and_guesses_the_source(client: TestClient) -> None:
+    answer = client.post("/v2/translate", json={"text": ["a"], "target_lang": "EN-GB"}).json()
+    assert answer["translations"][0]["text"] in ("a!", "a")
+
+
+def test_deepl_lists_languages_and_errors(client: TestClient) -> None:
+    assert client.get("/v2/languages?type=target").json() == [
+        {"language": "DE", "name": "German", "supports_formality": False},
+        {"language": "EN", "name": "English", "supports_formality": False},
+    ]
+    assert client.get("/v2/languages?type=x").json() == {"message": "Value for 'type' not supported: x"}
+    assert client.post("/v2/translate", json={"text": ["a"]}).json() == {
+        "message": "Invalid request: missing target_lang parameter"
+    }
+
+
+# ------------------------------------------------------------------------------------------------- keys, rates, limits
+
+
+def test_with_keys_only_who_has_one_translates() -> None:
+    body = {"q": "a", "source": "en", "target": "de"}
+    with TestClient(create_app([shouting()], keys=["one", "two"])) as client:
+        for wrong in ({}, {"api_key": "on"}, {"api_key": ""}, {"api_key": 1}, {"api_key": "ö\x00"}):
+            assert client.post("/translate", json=body | wrong).status_code == 403, wrong
+        assert client.post("/translate", json=body).json() == {"error": "Invalid API key"}
+        assert client.post("/translate", json=body | {"api_key": "two"}).status_code == 200
+        assert client.post("/translate", json=body, headers={"Authorization": "Bearer one"}).status_code == 200
+        deepl = {"text": ["a"], "target_lang": "DE"}
+        assert client.post("/v2/translate", json=deepl).json() == {"message": "Invalid API key"}
+        key = {"Authorization": "DeepL-Auth-Key two"}
+        assert client.post("/v2/translate", json=deepl, headers=key).status_code == 200
+        assert client.get("/frontend/settings").json()["keyRequired"] is True
+        assert client.get("/languages").status_code == 200
+
+
+def test_without_keys_any_key_is_ignored(client: TestClient) -> None:
+    assert translate(client, q="a", api_key="whatever") == {"translatedText": "a!"}
+
+
+def test_who_comes_too_often_is_told_when_to_come_again() -> None:
+    with TestClient(create_app([shouting()], requests_per_minute=2)) as client:
+        answers = [client.post("/detect", json={"q": "a"}) for _ in range(3)]
+    assert [answer.status_code for answer in answers] == [200, 200, 429]
+    assert answers[2].json()["error"].startswith("Slowdown:")
+    assert 1 <= int(answers[2].headers["retry-after"]) <= 30
+
+
+def test_the_rate_recovers_with_time_and_is_each_clients_own() -> None:
+    now = 0.0
+    rate = RateLimit(6, clock=lambda: now)
+    for _ in range(6):
+        rate.check("a")
+    with pytest.raises(RefusalError) as refused:
+        rate.check("a")
+    assert refused.value.headers == {"Retry-After": "10"}
+    rate.check("b")
+    now = 10.0
+    rate.check("a")
+
+
+def test_limits_can_be_set() -> None:
+    limits = Limits(body=1000, characters=5, batch=2, alternatives=1)
+    with TestClient(create_app([shouting()], limits=limits)) as client:
+        body = {"q": "a", "source": "en", "target": "de"}
+        assert client.post("/translate", json=body | {"q": "123456"}).status_code == 400
+        assert client.post("/translate", json=body | {"q": ["a", "b", "c"]}).status_code == 400
+        assert client.post("/translate", json=body | {"alternatives": 2}).status_code == 400
+        assert client.post("/translate", json=body | {"x": "y" * 1000}).status_code == 413
+        assert client.get("/frontend/settings").json()["charLimit"] == 5
+
+
+# --------------------------------------------------------------------------------------------------- described, counted
+
+
+def test_the_description_names_every_route(client: TestClient) -> None:
+    spec = client.get("/spec").json()
+    assert set(spec["paths"]) == PATHS
+    for path, operations in spec["paths"].items():
+        for method in operations:
+            assert client.request(method.upper(), path).status_code != 405, path
+
+
+def test_metrics_count_requests_by_route(client: TestClient) -> None:
+    client.get("/health")
+    client.get("/one-of-a-million-paths")
+    lines = client.get("/metrics").text.splitlines()
+    assert any(line.startswith('heedful_requests_total{route="/health",status="200"} ') for line in lines)
+    assert not any("million" in line for line in lines)
+    for line in lines:
+        name, _, value = line.rpartition(" ")
+        assert line.startswith("# TYPE heedful_") or (name.startswith("heedful_") and float(value) >= 0)
+
+
+# --------------------------------------------------------------------------------------------------------- real models
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model of random weights, which knows its languages."""
+    folder = tmp_path_factory.mktemp("runs") / "run"
+    model = {"d_model": 16, "d_ff": 32, "num_layers": 1, "num_heads": 2}
+    config = resolve({"model": model, "data": {"source_language": "en", "target_language": "de", "max_length": 40}})
+    run_with_model(folder, TOKENIZER, config)
+    samples = {"en": ["the cat sat on the mat with this"], "de": ["die Katze saß auf der Matte mit ß"]}
+    language_id.fit(samples).save(folder / "model")
+    (folder / "metrics.jsonl").write_text('{"kind": "step", "step": 1, "loss": 2.0}\n')
+    return folder
+
+
+@pytest.fixture(scope="module")
+def real(run: Path) -> Iterator[TestClient]:
+    with TestClient(create_app([run], device="cpu", engine="torch")) as client:
+        yield client
+
+
+def test_a_served_model_translates_as_the_translator_does(real: TestClient, run: Path) -> None:
+    texts = ["the cat sat", "on the mat", "a b c d e f g a b c d e f g", "the"]
+    expected = [translation.text for translation in Translator.load(run, device="cpu", engine="torch").translate(texts)]
+    assert translate(real, q=texts)["translatedText"] == expected
+
+
+def test_the_language_is_guessed_with_what_the_model_knows(real: TestClient) -> None:
+    answer = translate(real, q="the cat and the mat", source="auto")
+    assert answer["detectedLanguage"]["language"] == "en"
+    assert 50 < answer["detectedLanguage"]["confidence"] <= 100
+    assert real.post("/detect", data={"q": "die Matte"}).json()[0]["language"] == "de"
+    german = translate(real, q="die Katze saß auf der Matte", source="auto")
+    assert german["translatedText"] == "die Katze saß auf der Matte"
+
+
+def test_models_of_one_pair_are_an_ensemble(run: Path) -> None:
+    with TestClient(create_app([run, run], device="cpu", engine="torch")) as client:
+        assert len(client.get("/languages").json()) == 2
+        translate(client, q="the cat")
+
+
+def test_the_model_can_be_looked_into(real: TestClient) -> None:
+    found = real.post("/api/trace", json={"q": "the cat sat", "beam_size": 3}).json()
+    assert len(found["hypotheses"]) == 3
+    assert real.get("/api/model").json()["d_model"] == 16
+    assert real.get("/api/positions?n=8&d=16").json()["n"] == 8
+    assert real.get("/api/run/metrics").json()["step"][0]["loss"] == 2.0
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "error"),
+    [
+        ("/api/trace", {"q": "a", "beam_size": 17}, "beam_size (17) is not within 1 and 16"),
+        ("/api/trace", {"q": "a", "alpha": -1}, "alpha (-1) is not within 0 and 10"),
+        ("/api/trace", {"q": "a", "layers": ["x"]}, "layers must be an array of whole numbers"),
+        ("/api/trace", {"q": "a", "layers": [7]}, "layers = 7"),
+        ("/api/trace", {"q": "a " * 500}, ""),
+        ("/api/trace", {"q": "a", "prefix": "b " * 500}, ""),
+        ("/api/trace", {"q": "a", "source": "zz"}, "zz is not supported"),
+    ],
+)
+def test_a_wrong_wish_to_look_inside_is_refused(real: TestClient, path: str, body: dict[str, Any], error: str) -> None:
+    answer = real.post(path, json=body)
+    assert answer.status_code == 400
+    assert error in answer.json()["error"]
+
+
+# -------------------------------------------------------------------------------------------------------- real clients
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with serving(create_app(PAIRS)) as url:
+        yield url
+
+
+def test_libretranslatepy(url: str) -> None:
+    api = pytest.importorskip("libretranslatepy").LibreTranslateAPI(url)
+    assert api.translate("the cat & ü", "en", "de") == "the cat & ü!"
+    assert api.detect("the cat")[0]["language"] == "en"
+    assert [language["code"] for language in api.languages()] == ["en", "de", "ko"]
+
+
+def test_deep_translator(url: str) -> None:
+    module = pytest.importorskip("deep_translator")
+    translator = module.LibreTranslator(source="en", target="de", custom_url=f"{url}/", api_key="x")
+    assert translator.translate("the cat") == "the cat!"
+    assert translator.translate_batch(["a", "b"]) == ["a!", "b!"]
+
+
+def test_deepl(url: str) -> None:
+    client = pytest.importorskip("deepl").DeepLClient("key", server_url=url)
+    results = client.translate_text(["the cat", "b"], source_lang="EN", target_lang="DE")
+    assert [result.text for result in results] == ["the cat!", "b!"]
+    assert [result.billed_characters for result in results] == [7, 1]
+    assert [language.code for language in client.get_target_languages()] == ["DE", "EN"]
+    assert client.get_usage().character.count > 0
+    client.close()
+
+
+# ---------------------------------------------------------------------------------------------------------------- fuzz
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+NAMES = st.sampled_from(
+    [
+        "q",
+        "source",
+        "target",
+        "format",
+        "alternatives",
+        "api_key",
+        "text",
+        "target_lang",
+        "source_lang",
+        "n",
+        "d",
+        "type",
+    ]
+) | st.text(max_size=5)
+LIKELY = st.sampled_from(["en", "de", "auto", "html", "text", "1", 2, "<p>the <b>cat</p>", "The cat. The mat.", ["a"]])
+KINDS = st.sampled_from(
+    [
+        "application/json",
+        "application/x-www-form-urlencoded",
+        "multipart/form-data",
+        "multipart/form-data; boundary=x",
+        "application/json; charset=utf-16",
+        "text/plain",
+        "",
+        "\x00",
+    ]
+)
+ODD_PATHS = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=8).map("/".__add__)
+OFTEN = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+def holds(answer: Any) -> None:
+    """Never a 500, always JSON (but for the metrics)."""
+    assert answer.status_code in (200, 204, 307, 400, 403, 404, 405, 413), (answer.status_code, answer.text)
+    if answer.content and not answer.headers["content-type"].startswith(("text/plain", "text/html", "text/css")):
+        assert answer.json() is not None
+
+
+@OFTEN
+@given(path=st.sampled_from(sorted(PATHS)), body=st.dictionaries(NAMES, VALUES | LIKELY, max_size=6))
+def test_no_json_brings_the_server_down(client: TestClient, path: str, body: dict[str, Any]) -> None:
+    holds(client.post(path, content=json.dumps(body), headers={"Content-Type": "application/json"}))
+
+
+@OFTEN
+@given(
+    method=st.sampled_from(["GET", "POST", "PUT", "HEAD", "DELETE"]),
+    path=st.sampled_from(sorted(PATHS))
+    | st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=8).map("/".__add__),
+    query=st.lists(st.tuples(NAMES, st.text(max_size=8) | LIKELY.map(str)), max_size=5),
+    body=st.binary(max_size=60),
+    kind=KINDS,
+)
+def test_no_bytes_bring_the_server_down(
+    client: TestClient, method: str, path: str, query: list[tuple[str, str]], body: bytes, kind: str
+) -> None:
+    headers = {"Content-Type": kind.encode()}
+    holds(client.request(method, path, params=query, content=body, headers=headers, follow_redirects=False))  # type: ignore[arg-type]
+
+
+@OFTEN
+@given(fields=st.dictionaries(NAMES, st.text(max_size=20) | LIKELY.map(str), max_size=6))
+def test_no_form_brings_the_server_down(client: TestClient, fields: dict[str, str]) -> None:
+    holds(client.post("/translate", data=fields))
+    holds(client.post("/translate", files={name: (None, value) for name, value in fields.items()}))
+
+
+def test_the_server_is_alive_at_the_end(client: TestClient) -> None:
+    assert translate(client, q="the cat") == {"translatedText": "the cat!"}
+    assert "heedful_requests_in_flight 1" in client.get("/metrics").text
