@@ -236,6 +236,7 @@ def test_a_new_number_in_the_seed_tensor_gives_a_new_mask() -> None:
     first_again, second_again = (place(x) for place in seeded_places(places))
     assert torch.equal(first, first_again)
     assert not torch.equal(second, second_again)
+    assert not torch.equal(first, places[0](x, stream=1))
     assert torch.equal(places.eval()(x), x)
 
 

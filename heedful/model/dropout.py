@@ -15,12 +15,14 @@ class Dropout(nn.Dropout):
 
     seed_1: Tensor | None = None  # one int64
 
-    def forward(self, x_TD: Tensor) -> Tensor:
+    def forward(self, x_TD: Tensor, stream: int = 0) -> Tensor:
+        """Dropout; what passes here twice in a step takes another stream the second time, or masks would be equal."""
         if self.seed_1 is None or not self.training or self.p == 0:
             return super().forward(x_TD)
         from heedful.model.kernels.add_norm import seeded_dropout  # needs Triton, which is not everywhere
 
-        return seeded_dropout(x_TD, seed_1=self.seed_1, dropout=self.p)
+        seed_1 = self.seed_1 + (stream << 40) if stream else self.seed_1
+        return seeded_dropout(x_TD, seed_1=seed_1, dropout=self.p)
 
 
 def seeded_places(model: nn.Module) -> list[Dropout]:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from heedful.errors import DataError
+from heedful.model.dropout import Dropout
 
 
 def sinusoids(num_positions: int, d_model: int) -> Tensor:
@@ -64,16 +65,18 @@ class Embedding(nn.Module):
         super().__init__()
         self.weight_VD = nn.Parameter(torch.empty(vocab_size, d_model))
         self.positions = positions
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def source(self, tokens_T: Tensor, positions_T: Tensor, longest: int) -> Tensor:
         """The encoder's input."""
-        return self._with_positions(self.scaled(tokens_T), positions_T, longest)
+        x_TD: Tensor = self.dropout(self._with_positions(self.scaled(tokens_T), positions_T, longest))
+        return x_TD
 
     def target(self, tokens_T: Tensor, positions_T: Tensor, longest: int) -> Tensor:
         """The decoder's input: the output shifted right, so that the zero vector stands before the first token."""
         shifted_TD = self.scaled(tokens_T).masked_fill((positions_T == 0)[:, None], 0.0)
-        return self._with_positions(shifted_TD, positions_T, longest)
+        x_TD: Tensor = self.dropout(self._with_positions(shifted_TD, positions_T, longest), stream=1)
+        return x_TD
 
     def logits(self, hidden_TD: Tensor) -> Tensor:
         """The projection before the softmax: x Eᵀ."""
@@ -84,5 +87,5 @@ class Embedding(nn.Module):
         return F.embedding(tokens_T, self.weight_VD) * math.sqrt(self.weight_VD.size(1))
 
     def _with_positions(self, x_TD: Tensor, positions_T: Tensor, longest: int) -> Tensor:
-        summed_TD: Tensor = self.dropout(x_TD + self.positions(positions_T, longest, x_TD))
-        return summed_TD
+        encodings_TD: Tensor = self.positions(positions_T, longest, x_TD)
+        return x_TD + encodings_TD
