@@ -21,6 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from heedful.engines.auto_engine import AutoEngine
 from heedful.engines.torch_engine import TorchEngine
 from heedful.errors import ConfigError, DataError
 from heedful.model.attention import Recorder, recorded_attention
@@ -127,11 +128,12 @@ def the_model(translator: Translator) -> Transformer:
 
 def the_engine(translator: Translator) -> TorchEngine:
     """An engine that lets us look inside, with one model."""
-    if not isinstance(translator.engine, TorchEngine):
+    engine = translator.engine.torch if isinstance(translator.engine, AutoEngine) else translator.engine
+    if not isinstance(engine, TorchEngine):
         raise ConfigError("attention can be looked at with engine = torch only; load the model with it")
-    if len(translator.engine.models) > 1:
+    if len(engine.models) > 1:
         raise ConfigError("an ensemble has several attentions; name one model to look into")
-    return translator.engine
+    return engine
 
 
 @torch.no_grad()

@@ -58,7 +58,7 @@ def _order(text: Path, run: Path, source: str, target: str, seed: int, steps: in
 
 
 def _report(outcome: Outcome, text: Path, source: str, target: str) -> None:
-    translator = Translator.load(outcome.run, device="cpu")
+    translator = Translator.load(outcome.run, device="cpu", engine="torch")
     lines, references = (list(read_lines(text / f"test.{language}")) for language in (source, target))
     report = evaluate_model(translator, lines, [references], language=target)
     click.echo(f"\nTrained {outcome.step:,} steps in {duration(outcome.seconds)} on the CPU.")

@@ -17,16 +17,14 @@ from itertools import chain, repeat, zip_longest
 from pathlib import Path
 from typing import Any, Self
 
-from heedful.checkpoint import LoadedModel, load_model
 from heedful.config import Config
 from heedful.device import choose_device
 from heedful.engines import Engine, Request, SearchOptions
-from heedful.engines.torch_engine import TorchEngine
+from heedful.engines.auto_engine import ENGINES, open_engine
 from heedful.errors import ConfigError, DataError
 from heedful.search import Hypothesis
 from heedful.tokenizer import Tokenizer
 
-ENGINES = ("auto", "torch")
 WITHOUT_SPACES = {"ja", "km", "lo", "my", "th", "yue", "zh"}  # languages that put no space between words
 
 
@@ -147,10 +145,9 @@ class Translator:
         """From a run folder, a model folder or a checkpoint; several of them translate together, as an ensemble."""
         if engine not in ENGINES:
             raise ConfigError(f"engine {engine!r} is unknown; choose one of {', '.join(ENGINES)}")
-        where = choose_device(device)
-        loaded = [load_model(Path(path), device=where) for path in models]
-        _check_alike(models, loaded)
-        return cls(TorchEngine(*(each.model for each in loaded)), loaded[0].tokenizer, loaded[0].config)
+        where = choose_device("cpu" if device == "auto" and engine == "ctranslate2" else device)
+        opened = open_engine([Path(path) for path in models], engine, where)
+        return cls(opened.engine, opened.tokenizer, opened.config)
 
     @property
     def source_language(self) -> str:
@@ -225,14 +222,6 @@ class Translator:
         if self.target_language in WITHOUT_SPACES:
             return "".join(texts)
         return "".join(chain.from_iterable(zip((part.glue for part in line.parts), texts, strict=True))).strip()
-
-
-def _check_alike(names: Sequence[str | Path], loaded: Sequence[LoadedModel]) -> None:
-    if not loaded:
-        raise ConfigError("no model is given")
-    for name, each in zip(names, loaded, strict=True):
-        if each.tokenizer != loaded[0].tokenizer:
-            raise ConfigError(f"{name}: has another vocabulary than {names[0]}; models of an ensemble share one")
 
 
 def _blank_lines(pending: deque[_Line]) -> Iterator[Translation]:

@@ -27,14 +27,11 @@ def small_model(folder: Path, *, seed: int = 1, data: dict[str, Any] | None = No
     tokenizer = Tokenizer.learn_at_most(TEXT, 400, seed=1)
     torch.manual_seed(seed)
     random = Transformer(config.model, tokenizer.vocab_size)
+    for name, parameter in random.named_parameters():
+        mean = 1.0 if name.endswith("norm.weight") else 0.0
+        torch.nn.init.normal_(parameter, mean=mean, std=0.8 if "feed_forward.W" in name else 0.15)
     with torch.no_grad():
-        direction_D = torch.ones(config.model.d_model)
-        random.embedding.weight_VD.mul_(3.0)
-        random.embedding.weight_VD[0] += 1.2 * direction_D / config.model.d_model
-        for name, parameter in random.named_parameters():
-            if name.endswith("norm.bias"):
-                parameter.add_(0.1 * torch.randn_like(parameter))
-        random.decoder[-1].get_submodule("feed_forward_norm.norm").bias.add_(direction_D)  # type: ignore[operator]
+        random.embedding.weight_VD[0] *= 2
     tokenizer.save(folder.with_name(f"{folder.name}.spm"))
     save_model(folder, random.state_dict(), config, folder.with_name(f"{folder.name}.spm"))
     return folder

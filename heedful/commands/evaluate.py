@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from heedful.commands.options import FILE, device_option, engine_option, model_option, say
+from heedful.commands.options import ENGINES, FILE, device_option, model_option, say
 from heedful.commands.translate import search_options
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def score(models: tuple[Path, ...], source: Path, target: Path, form: str, devic
     pairs = ((pair.source, pair.target) for pair in read_pairs([source], [target]))
     total, tokens = 0.0, 0
     with output_file(None) as out:
-        for scored in Translator.load(*models, device=device).score(pairs):
+        for scored in Translator.load(*models, device=device, engine="torch").score(pairs):
             out.write(
                 (f"{scored.log_prob:.6f}" if form == "text" else json.dumps(scored.record(), ensure_ascii=False)) + "\n"
             )
@@ -50,7 +50,7 @@ def score(models: tuple[Path, ...], source: Path, target: Path, form: str, devic
 @click.option("--alpha", type=float, help="Default: decode.alpha of the model.")
 @click.option("--language", default="", help="Target language. Default: the model's, or the reference's extension.")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
-@engine_option
+@click.option("--engine", type=ENGINES, default="torch", show_default=True, help="auto may compute in int8 on a CPU.")
 @device_option
 def evaluate(
     models: tuple[Path, ...],

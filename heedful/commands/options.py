@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 FILE = click.Path(path_type=Path)
 MODEL_HELP = "Run folder, model folder or checkpoint; several make an ensemble."
-DEVICES, ENGINES = click.Choice(["auto", "cpu", "cuda", "mps"]), click.Choice(["auto", "torch"])
+DEVICES, ENGINES = click.Choice(["auto", "cpu", "cuda", "mps"]), click.Choice(["auto", "torch", "ctranslate2"])
 
 model_option = click.option("-m", "--model", "models", type=FILE, required=True, multiple=True, help=MODEL_HELP)
 device_option = click.option("--device", type=DEVICES, default="auto", show_default=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -55,9 +56,9 @@ def translate(
     from heedful.translation import Translator
 
     translator = Translator.load(*models, device=device, engine=engine)
-    options = search_options(translator.options, **search)
+    form, num_split = form or ("text" if search["n_best"] == 1 else "nbest"), 0
+    options = replace(search_options(translator.options, **search), token_scores=form == "jsonl")
     prefixes = input_lines(prefix) if prefix else None
-    form, num_split = form or ("text" if options.n_best == 1 else "nbest"), 0
     with output_file(output) as out:
         for number, translation in enumerate(_translations(translator, file, options, prefixes)):
             out.write("".join(f"{line}\n" for line in _formatted(form, number, translation)))

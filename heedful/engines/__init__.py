@@ -13,10 +13,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from heedful.errors import ConfigError
+from heedful.errors import ConfigError, DataError
 from heedful.search import Hypothesis
 
-__all__ = ["Engine", "Hypothesis", "Request", "Sampling", "SearchOptions"]
+__all__ = ["Engine", "Hypothesis", "Request", "Sampling", "SearchOptions", "length_limit"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +44,7 @@ class SearchOptions:
     max_extra: int = 50  # an output may have so many tokens more than its source, eos not counted on either side
     n_best: int = 1
     sampling: Sampling | None = None
+    token_scores: bool = True  # if not, an engine that is quicker without them may leave `token_log_probs` empty
 
     def __post_init__(self) -> None:
         _check(self.beam_size >= 1, f"beam_size = {self.beam_size} is below 1")
@@ -67,6 +68,18 @@ class Request:
 
     source_ids: Sequence[int]
     prefix_ids: Sequence[int] = ()
+
+
+def length_limit(request: Request, options: SearchOptions, *, max_positions: int) -> int:
+    """How many tokens the output may have: its source's and `max_extra` more, as far as the model's positions reach."""
+    limit = min(len(request.source_ids) + options.max_extra, max_positions - 1)  # the eos takes one
+    if len(request.prefix_ids) > limit:
+        raise DataError(
+            f"a prefix of {len(request.prefix_ids)} tokens is longer than the output may become ({limit} tokens: "
+            f"the source's {len(request.source_ids)} and max_extra = {options.max_extra}); shorten the one or "
+            f"raise the other"
+        )
+    return limit
 
 
 class Engine(Protocol):

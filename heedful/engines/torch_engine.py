@@ -19,8 +19,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from heedful.engines import Request, SearchOptions
-from heedful.errors import CheckpointError, ConfigError, DataError
+from heedful.engines import Request, SearchOptions, length_limit
+from heedful.errors import CheckpointError, ConfigError
 from heedful.model.state import Decoder, State
 from heedful.model.transformer import Memory, Transformer
 from heedful.packed import Packed, pack_source, pack_target, shift_right
@@ -95,16 +95,8 @@ class TorchEngine:
         return [model.encode(packed) for model in self.models], packed.longest
 
     def max_length(self, request: Request, options: SearchOptions) -> int:
-        """How many tokens the output may have: its source's and `max_extra` more, as far as learned positions reach."""
-        positions = [decoder.max_positions - 1 for decoder in self.decoders]  # the eos takes one
-        limit = min(len(request.source_ids) + options.max_extra, *positions)
-        if len(request.prefix_ids) > limit:
-            raise DataError(
-                f"a prefix of {len(request.prefix_ids)} tokens is longer than the output may become ({limit} tokens: "
-                f"the source's {len(request.source_ids)} and max_extra = {options.max_extra}); shorten the one or "
-                f"raise the other"
-            )
-        return limit
+        """How many tokens the output may have; of several models, the one with the fewest positions decides."""
+        return length_limit(request, options, max_positions=min(d.max_positions for d in self.decoders))
 
 
 def _in_budget(

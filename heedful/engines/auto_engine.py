@@ -1,0 +1,95 @@
+"""Which engine to take, and the one that is two: CTranslate2 where it is quicker, our own where it is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.util import find_spec
+from pathlib import Path
+
+import torch
+
+from heedful.checkpoint import LoadedModel, find_model, load_config, load_model
+from heedful.config import Config
+from heedful.engines import Engine, Hypothesis, Request, SearchOptions
+from heedful.engines.ctranslate2_engine import CTranslate2Engine
+from heedful.engines.torch_engine import TorchEngine
+from heedful.errors import ConfigError
+from heedful.export.cache import cached_ctranslate2
+from heedful.export.ctranslate2 import library, num_positions, refuse_what_cannot_be_said
+from heedful.tokenizer import Tokenizer
+
+ENGINES = ("auto", "torch", "ctranslate2")
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """An engine, and what the text around it needs."""
+
+    engine: Engine
+    tokenizer: Tokenizer
+    config: Config
+
+
+class AutoEngine:
+    """Translates with CTranslate2; what that cannot do, and exact scores, come from the torch engine, once needed."""
+
+    def __init__(self, model: Path, fast: CTranslate2Engine) -> None:
+        self.model, self.fast = model, fast
+
+    @cached_property
+    def torch(self) -> TorchEngine:
+        """Our own engine with the same model."""
+        return TorchEngine(load_model(self.model, device=torch.device("cpu")).model)
+
+    def translate(self, requests: Iterable[Request], options: SearchOptions) -> Iterator[list[Hypothesis]]:
+        """By CTranslate2; samples by our own engine."""
+        engine: Engine = self.fast if options.sampling is None else self.torch
+        return engine.translate(requests, options)
+
+    def score(self, pairs: Iterable[tuple[Sequence[int], Sequence[int]]]) -> Iterator[list[float]]:
+        """In full precision."""
+        return self.torch.score(pairs)
+
+
+def open_engine(models: Sequence[Path], name: str, device: torch.device) -> Opened:
+    """The engine of that name with these models; several are an ensemble."""
+    if not models:
+        raise ConfigError("no model is given")
+    if name == "ctranslate2" or (name == "auto" and _is_for_ctranslate2(models, device)):
+        return _open_ctranslate2(models, name, device)
+    loaded = [load_model(path, device=device) for path in models]
+    _check_alike(models, loaded)
+    return Opened(TorchEngine(*(each.model for each in loaded)), loaded[0].tokenizer, loaded[0].config)
+
+
+def _is_for_ctranslate2(models: Sequence[Path], device: torch.device) -> bool:
+    """On a CPU, if it is installed, for one model that an export can say in full."""
+    if device.type != "cpu" or len(models) > 1 or find_spec("ctranslate2") is None:
+        return False
+    config = load_config(find_model(models[0]).config)
+    try:
+        refuse_what_cannot_be_said(config.model)
+    except ConfigError:
+        return False
+    return config.data.max_length + config.decode.max_extra < num_positions(config.model)
+
+
+def _open_ctranslate2(models: Sequence[Path], name: str, device: torch.device) -> Opened:
+    library()
+    if len(models) > 1:
+        raise ConfigError("the ctranslate2 engine takes one model; the torch engine takes several (--engine torch)")
+    if device.type != "cpu":
+        raise ConfigError(f"the ctranslate2 engine runs on the CPU here; for {device.type} take --engine torch")
+    files = find_model(models[0])
+    config, tokenizer = load_config(files.config), Tokenizer.load(files.tokenizer)
+    pieces = tokenizer.pieces(range(tokenizer.vocab_size))
+    fast = CTranslate2Engine(cached_ctranslate2(models[0]), pieces, max_positions=num_positions(config.model))
+    return Opened(fast if name == "ctranslate2" else AutoEngine(models[0], fast), tokenizer, config)
+
+
+def _check_alike(names: Sequence[Path], loaded: Sequence[LoadedModel]) -> None:
+    for name, each in zip(names, loaded, strict=True):
+        if each.tokenizer != loaded[0].tokenizer:
+            raise ConfigError(f"{name}: has another vocabulary than {names[0]}; models of an ensemble share one")

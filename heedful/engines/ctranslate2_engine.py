@@ -1,0 +1,174 @@
+"""The engine that CTranslate2 computes: the fastest on a CPU, with an export of the model.
+
+Its beam search is ours: the same hypotheses live and end in every step, but for the last one before the length limit.
+It ranks them by |Y|^α, though, so the W best of those that ended are taken from it and ranked here, by the paper's
+length penalty (§6.1). Where it knows less than we want
+(the probability of a prefix, of an end that the limit forces, of each token) the hypothesis is scored once more, as a
+given target. It draws random numbers in an order of its own, so that samples would depend on the batch: it does not
+sample here. An empty source has an empty translation.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import torch
+
+from heedful.engines import Request, SearchOptions, length_limit
+from heedful.errors import CheckpointError, ConfigError, DataError
+from heedful.export.ctranslate2 import library
+from heedful.search import Hypothesis, length_penalty
+
+FIRST_WINDOW, LAST_WINDOW = 16, 4096  # requests read ahead: few at first, so that the first results come soon ...
+WINDOW_SECONDS = 5.0  # ... and then more, until a window takes so long
+SCORED_PAIRS = 512  # at a time
+LIKE_OURS = 0.75  # |Y|^(¾α) grows as ((5 + |Y|) / 6)^α does where |Y| is 15: which W of those that ended are returned
+BATCH = {"max_batch_size": 2048, "batch_type": "tokens"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A hypothesis as CTranslate2 found it; without a log-probability where it does not know that of the whole."""
+
+    ids: tuple[int, ...]
+    log_prob: float | None
+
+
+class CTranslate2Engine:
+    """Translates with an exported model on the CPU; `pieces` are the strings of all tokens, in order of their ids."""
+
+    def __init__(self, folder: Path, pieces: Sequence[str], *, max_positions: int) -> None:
+        self.pieces, self.max_positions = list(pieces), max_positions
+        self.ids = {piece: number for number, piece in enumerate(pieces)}
+        self.eos = self.pieces[0]
+        ctranslate2 = library()
+        try:
+            workers = torch.get_num_threads()
+            self.translator = ctranslate2.Translator(str(folder), "cpu", inter_threads=workers, intra_threads=1)
+        except RuntimeError as error:
+            raise CheckpointError(f"{folder}: CTranslate2 cannot load it ({error}); remove it") from None
+
+    def translate(self, requests: Iterable[Request], options: SearchOptions) -> Iterator[list[Hypothesis]]:
+        """The hypotheses of each request, in order; a window of them at a time."""
+        if options.sampling is not None:
+            raise ConfigError("the ctranslate2 engine does not sample; the torch engine does (--engine torch)")
+        stream, size = iter(requests), FIRST_WINDOW
+        while window := list(islice(stream, size)):
+            begin = perf_counter()
+            yield from self._translate_window(window, options)
+            size = min(2 * size, LAST_WINDOW) if perf_counter() - begin < WINDOW_SECONDS else size
+
+    def _translate_window(self, window: list[Request], options: SearchOptions) -> list[list[Hypothesis]]:
+        limits = [self._limit(request, options) for request in window]
+        found = self._search_all(window, limits, options)
+        too_long = [n for n, each in enumerate(found) if any(len(one.ids) > limits[n] for one in each)]
+        for limit in sorted({limits[n] for n in too_long}):
+            again = [n for n in too_long if limits[n] == limit]
+            for n, each in zip(again, self._search([window[n] for n in again], limit, options), strict=True):
+                found[n] = each
+        return self._ranked(window, found, options)
+
+    def _limit(self, request: Request, options: SearchOptions) -> int:
+        self._check_length(len(request.source_ids))
+        return length_limit(request, options, max_positions=self.max_positions)
+
+    def _check_length(self, num_tokens: int) -> None:
+        if num_tokens + 1 > self.max_positions:
+            raise DataError(
+                f"a sentence of {num_tokens} tokens is longer than the {self.max_positions} positions of the export, "
+                f"eos included; the torch engine takes any length (--engine torch)"
+            )
+
+    def _search_all(self, window: list[Request], limits: list[int], options: SearchOptions) -> list[list[_Found]]:
+        """Nothing is searched for where the prefix is all that the limit allows."""
+        free = [n for n, request in enumerate(window) if limits[n] > len(request.prefix_ids)]
+        found = [[_Found(tuple(request.prefix_ids), None)] for request in window]
+        if free:
+            longest = max(limits[n] for n in free)
+            for n, each in zip(free, self._search([window[n] for n in free], longest, options), strict=True):
+                cut = options.beam_size == 1 and len(each[0].ids) > limits[n]  # greedy search goes on as it began
+                found[n] = [_Found(each[0].ids[: limits[n]], None)] if cut else each
+        return found
+
+    def _search(self, requests: list[Request], limit: int, options: SearchOptions) -> list[list[_Found]]:
+        prefixes = [self._tokens(request.prefix_ids) for request in requests]
+        results = self.translator.translate_batch(
+            [self._tokens(request.source_ids) for request in requests],
+            target_prefix=prefixes if any(prefixes) else None,
+            beam_size=options.beam_size,
+            num_hypotheses=options.beam_size,
+            length_penalty=LIKE_OURS * options.alpha,
+            max_decoding_length=limit,
+            min_decoding_length=0,
+            max_input_length=0,
+            return_end_token=True,
+            return_scores=True,
+            **BATCH,
+        )
+        return [
+            [
+                self._found(tokens, None if prefix else score, LIKE_OURS * options.alpha)
+                for tokens, score in zip(result.hypotheses, result.scores, strict=True)
+            ]
+            for prefix, result in zip(prefixes, results, strict=True)
+        ]
+
+    def _found(self, tokens: list[str], score: float | None, alpha: float) -> _Found:
+        """A score is the log-probability divided by |Y|^α, eos counted in |Y|; that of a prefix is not in it."""
+        ids = tuple(map(self.ids.__getitem__, tokens))
+        if not ids or ids[-1] != 0:
+            return _Found(ids, None)
+        return _Found(ids[:-1], None if score is None else score * len(ids) ** alpha)
+
+    def _tokens(self, ids: Sequence[int]) -> list[str]:
+        return [self.pieces[i] for i in ids]
+
+    # ------------------------------------------------------------------------------------------------------- ranking
+
+    def _ranked(
+        self, window: list[Request], found: list[list[_Found]], options: SearchOptions
+    ) -> list[list[Hypothesis]]:
+        """By the paper's score, the best n."""
+        scores = self._forced_scores(window, found, options)
+        ranked = []
+        for each in found:
+            hypotheses = [_hypothesis(one, next(scores), options.alpha) for one in each]
+            ranked.append(sorted(hypotheses, key=lambda one: -one.score)[: options.n_best])
+        return ranked
+
+    def _forced_scores(
+        self, window: list[Request], found: list[list[_Found]], options: SearchOptions
+    ) -> Iterator[list[float]]:
+        """For each hypothesis the log-probabilities of its tokens and its eos, or nothing where nothing is asked."""
+        asked = [options.token_scores or one.log_prob is None for one in chain(*found)]
+        pairs = ((request.source_ids, one.ids) for request, each in zip(window, found, strict=True) for one in each)
+        scores = self.score([pair for pair, is_asked in zip(pairs, asked, strict=True) if is_asked])
+        return (next(scores) if is_asked else [] for is_asked in asked)
+
+    def score(self, pairs: Iterable[tuple[Sequence[int], Sequence[int]]]) -> Iterator[list[float]]:
+        """Forced scores, in the precision of the export."""
+        stream = iter(pairs)
+        while some := list(islice(stream, SCORED_PAIRS)):
+            for source, target in some:
+                self._check_length(max(len(source), len(target)))
+            results: list[Any] = self.translator.score_batch(
+                [self._tokens(source) for source, _ in some],
+                [self._tokens(target) for _, target in some],
+                max_input_length=0,
+                **BATCH,
+            )
+            yield from (list(result.log_probs) for result in results)
+
+
+def _hypothesis(found: _Found, token_log_probs: list[float], alpha: float) -> Hypothesis:
+    log_prob = sum(token_log_probs) if token_log_probs else found.log_prob
+    if log_prob is None or math.isnan(log_prob):
+        raise CheckpointError("the model computes no numbers (NaN): its training diverged, or it is damaged")
+    score = log_prob / length_penalty(float(len(found.ids) + 1), alpha)
+    return Hypothesis(found.ids, log_prob, score, tuple(token_log_probs))
