@@ -7,7 +7,6 @@ answers at once.
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import NoReturn
 
@@ -42,7 +41,10 @@ for command in (
 
 
 def main() -> NoReturn:
-    """Run the command; a user's mistake is one line and an exit code, never a traceback."""
+    """Run the command; a user's mistake is one line and an exit code, never a traceback.
+
+    When whoever reads our output has left, click ends us without a word.
+    """
     try:
         code = commands.main(standalone_mode=False)
     except click.ClickException as error:
@@ -53,8 +55,4 @@ def main() -> NoReturn:
         code = 1 if isinstance(error, TrainingError) else 2
     except (click.Abort, KeyboardInterrupt):
         code = 130
-    except BrokenPipeError:
-        # Whoever read our output has seen enough. Python must not complain of it when it closes stdout.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 141
     sys.exit(code or 0)
