@@ -16,7 +16,7 @@ const KINDS = ["cross", "encoder", "decoder"];
 export function attentionRegion(place) {
   places = { tabs: h("div", { class: "tabs", role: "tablist", "aria-label": t("kind") }), about: h("p", { class: "muted about" }), heads: h("div", {}), bar: h("div", { class: "bar" }), view: h("div", {}) };
   show(place, places.tabs, h("div", { role: "tabpanel", id: "kind-panel", "aria-labelledby": "tab-cross" }, places.about, places.heads, places.bar, places.view), h("p", { class: "caveat" }, t("caveat")));
-  subscribe(["trace", "n", "kind", "ui"], drawAll);
+  subscribe(["trace", "n", "kind", "scheme"], drawAll);
   subscribe(["l", "h"], () => { drawHeads(); drawView(); });
   subscribe(["unit", "hide", "scale", "view", "t", "s"], drawView);
   drawAll();

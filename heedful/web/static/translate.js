@@ -18,9 +18,9 @@ let turn = 0;
 export function translateRegion(place) {
   parts = pieces();
   show(place, h("div", { class: "boxes" }, parts.sourceCard, parts.swap, parts.targetCard), parts.alternatives);
-  subscribe(["trace", "n", "busy", "error", "plain", "ui"], drawTarget);
+  subscribe(["trace", "n", "busy", "error", "plain"], drawTarget);
   subscribe(["trace", "n", "t", "s", "preview", "kind", "l", "h"], mark);
-  subscribe(["languages", "from", "to", "ui"], drawLanguages);
+  subscribe(["languages", "from", "to", "detected"], drawLanguages);
   subscribe(["q"], () => { if (parts.input && parts.input.value !== get().q) { parts.input.value = get().q; count(); } });
   drawLanguages();
   drawTarget();

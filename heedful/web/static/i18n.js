@@ -1,0 +1,91 @@
+/** What the page says, in English and Korean. */
+
+/** The languages of the page. */
+export const LANGUAGES = { en: "English", ko: "한국어" };
+
+/** @type {Record<string, [string, string]>} */
+const TEXTS = {
+  "region.translate": ["Translate", "번역"],
+  "lead.translate": ["Type a sentence. Click a word of the translation to see what else the model considered.", "문장을 입력하세요. 번역된 단어를 누르면 모델이 고려한 다른 후보가 보입니다."],
+  "region.attention": ["Attention", "어텐션"],
+  "lead.attention": ["Every layer and every head: which word looked at which.", "모든 층과 모든 헤드: 어떤 단어가 어떤 단어를 보았는가."],
+  "region.worked": ["The calculation, worked through", "계산 과정 따라가기"],
+  "lead.worked": ["Equation 1 for one word and one head, with the model's own numbers.", "한 단어와 한 헤드에 대한 식 1을 모델의 실제 숫자로."],
+  "region.decode": ["Decoding, step by step", "한 단계씩 디코딩"],
+  "lead.decode": ["What was written so far, what could come next, and the beam as a tree.", "지금까지 쓴 것, 다음에 올 수 있는 것, 그리고 나무로 그린 빔."],
+  "region.inside": ["Inside", "내부"],
+  "lead.inside": ["The model's card, training curves, positional encodings, the last request.", "모델 정보, 학습 곡선, 위치 인코딩, 마지막 요청."],
+  "region.positions": ["Positional encoding", "위치 인코딩"],
+  "lead.positions": ["Section 3.5: a wave for each pair of dimensions, so that every position has a pattern of its own.", "3.5절: 차원 쌍마다 하나의 파동이 있어 위치마다 고유한 무늬를 갖습니다."],
+  "region.training": ["Training curves", "학습 곡선"],
+  "lead.training": ["What the run wrote down on its way.", "학습 중에 기록된 값들."],
+  source: ["Source text", "원문"], translation: ["Translation", "번역문"], placeholder: ["Type or paste a sentence …", "문장을 입력하거나 붙여 넣으세요 …"],
+  from: ["From", "출발 언어"], to: ["To", "도착 언어"], detect: ["Detect", "언어 감지"], swap: ["Swap languages", "언어 바꾸기"],
+  "no.swap": ["No model translates the other way round.", "반대 방향으로 번역하는 모델이 없습니다."],
+  clear: ["Clear", "지우기"], copy: ["Copy", "복사"], copied: ["Copied.", "복사했습니다."], busy: ["Translating …", "번역 중 …"], characters: ["{n} characters", "{n}자"],
+  "unsure.hint": ["Dotted: the model was less than 70 % sure. Shades: where the word looked.", "점선: 모델의 확신이 70 % 미만. 음영: 그 단어가 본 곳."],
+  alternatives: ["Alternatives", "다른 번역"], "alternatives.note": ["log-probability per token", "토큰당 로그 확률"], "score.title": ["Mean log-probability of a token", "토큰의 평균 로그 확률"],
+  choices: ["The model's choices here", "이 자리의 후보"], "choices.choose": ["Choose one, and the rest is decoded anew.", "하나를 고르면 나머지를 다시 번역합니다."], "choices.pieces": ["(first piece of the word)", "(단어의 첫 조각)"], end: ["⟨end⟩", "⟨끝⟩"],
+  kind: ["Kind of attention", "어텐션 종류"], "kind.cross": ["Cross", "교차"], "kind.encoder": ["Encoder self", "인코더 셀프"], "kind.decoder": ["Decoder self", "디코더 셀프"],
+  "about.cross": ["Each word being written looks at the source sentence.", "쓰고 있는 단어가 원문을 봅니다."],
+  "about.encoder": ["Each source word looks at all source words, itself included.", "원문의 각 단어가 자신을 포함한 모든 원문 단어를 봅니다."],
+  "about.decoder": ["Each word being written looks at the words already written; <s> stands before the first.", "쓰고 있는 단어가 이미 쓴 단어들을 봅니다. <s>는 첫 단어 앞자리입니다."],
+  "axes.cross": ["written ↓ source →", "번역 ↓ 원문 →"], "axes.encoder": ["looks ↓ seen →", "보는 ↓ 보이는 →"], "axes.decoder": ["writing ↓ written →", "쓰는 ↓ 쓴 →"],
+  "rows.cross": ["being written", "쓰는 단어"], "columns.cross": ["source", "원문"], "rows.encoder": ["looks", "보는 단어"], "columns.encoder": ["is looked at", "보이는 단어"], "rows.decoder": ["being written", "쓰는 단어"], "columns.decoder": ["already written", "이미 쓴 단어"],
+  caveat: ["Attention shows where a layer read, not why: what it made of what it read lies in the values, the feed-forward layers and all the other heads.", "어텐션은 층이 어디를 읽었는지 보여 줄 뿐, 왜 읽었는지는 말하지 않습니다. 읽은 것으로 무엇을 했는지는 값 벡터와 피드포워드 층, 다른 헤드들에 있습니다."],
+  heads: ["Layers and heads", "층과 헤드"], "heads.corpus": ["Names by how often a head's largest weight falls there, on validation sentences of the built-in corpus. Shift-click adds a head.", "이름은 내장 말뭉치의 검증 문장에서 헤드의 최대 가중치가 놓인 곳으로 정했습니다. Shift-클릭으로 헤드를 더합니다."],
+  "heads.sentence": ["Names by position, on this sentence alone. Shift-click adds a head.", "이름은 이 문장 안의 위치만으로 정했습니다. Shift-클릭으로 헤드를 더합니다."],
+  layer: ["Layer {n}", "{n}층"], head: ["Head {n}", "헤드 {n}"], mean: ["mean", "평균"], "layer.head": ["layer.head", "층.헤드"], label: ["name", "이름"], entropy: ["width", "넓이"], "head.column": ["head", "헤드"], weight: ["weight", "가중치"],
+  "role.itself": ["itself", "자신"], "role.previous": ["previous", "앞 단어"], "role.next": ["next", "뒷 단어"], "role.start": ["start", "시작"], "role.end": ["end", "문장 끝"], "role.aligned": ["aligned", "대응어"],
+  "role.adjective→noun": ["adj.→noun", "형용사→명사"], "role.verb→subject": ["verb→subj.", "동사→주어"], "role.pronoun→noun": ["pron.→noun", "대명사→명사"], "role.spread": ["spread", "분산"], "role.mixed": ["mixed", "혼합"],
+  view: ["View", "보기"], "view.matrix": ["Map", "지도"], "view.lines": ["Lines", "선"], unit: ["Unit", "단위"], "unit.words": ["Words", "단어"], "unit.pieces": ["Pieces", "조각"], scale: ["Scale", "척도"], "scale.linear": ["linear", "선형"],
+  hide: ["Hide </s> and punctuation", "</s>와 문장 부호 숨기기"], word: ["Word", "단어"], "word.all": ["all", "전체"], title: ["{kind}, layer {layer}, heads: {heads}", "{kind}, {layer}층, 헤드: {heads}"],
+  masked: ["masked", "가려짐"], reading: ["“{row}” looked at “{column}” with {share}", "“{row}” → “{column}”: {share}"], "reading.masked": ["“{row}” may not look at “{column}”: it is not written yet (causal mask, −∞)", "“{row}”은(는) 아직 쓰이지 않은 “{column}”을(를) 볼 수 없습니다 (인과 마스크, −∞)"],
+  "matrix.hint": ["Point at a cell, or walk with the arrow keys. Numbers are percent.", "칸을 가리키거나 화살표 키로 이동하세요. 숫자는 퍼센트입니다."],
+  "note.causal": ["Hatched: the causal mask. What is not written yet cannot be looked at.", "빗금: 인과 마스크. 아직 쓰지 않은 것은 볼 수 없습니다."],
+  "note.padding": ["Nothing is masked here: sentences lie packed, so that there is no padding.", "여기에는 마스크가 없습니다. 문장을 빈틈없이 이어 담아 패딩이 없습니다."],
+  "note.hidden": ["Special tokens and punctuation are hidden, and what is left of each row was scaled up to 100 %.", "특수 토큰과 문장 부호를 숨기고 각 행의 나머지를 100 %로 다시 맞췄습니다."],
+  "note.words": ["Words: the sum over the pieces looked at, the mean over the pieces that look.", "단어 단위: 보이는 조각은 합, 보는 조각은 평균."],
+  "lines.note": ["Lines hold 90 % of each word's weight; the rest is left out.", "각 단어의 가중치 90 %만 선으로 그립니다."],
+  nothing: ["Translate a sentence first.", "먼저 문장을 번역하세요."], fetching: ["Not sent with a text this long; asking for this layer …", "긴 글이라 함께 오지 않았습니다. 이 층을 요청합니다 …"],
+  "table.show": ["View as table", "표로 보기"], "table.hide": ["Hide table", "표 숨기기"],
+  step: ["Step", "단계"], "step.of": ["step {n} of {all}", "{all}단계 중 {n}"], back: ["One step back", "한 단계 뒤로"], forward: ["One step on", "한 단계 앞으로"], play: ["Play", "재생"], pause: ["Pause", "멈춤"],
+  next: ["What could come next", "다음 후보"], looks: ["Where it looks", "보는 곳"], "looks.note": ["Cross-attention of the last layer, mean of its heads, in percent.", "마지막 층 교차 어텐션의 헤드 평균(%)."],
+  cumulative: ["p = {p} · log p of all so far {total}", "p = {p} · 지금까지의 log p {total}"], piece: ["piece", "조각"], place: ["place", "자리"], score: ["score", "점수"],
+  tree: ["The beam", "빔"], "tree.hint": ["Point at a node, or walk with the arrow keys.", "마디를 가리키거나 화살표 키로 이동하세요."], "tree.caption": ["Beam {width}, length penalty α = {alpha}. Bold: the winner. Pale: given up. ⚑: finished, with its score.", "빔 {width}, 길이 벌점 α = {alpha}. 굵게: 승자. 흐리게: 버려짐. ⚑: 끝난 가설과 점수."],
+  "tree.best": ["the winner", "승자"], "tree.pruned": ["given up", "버려짐"], "tree.done": ["finished, score {score}", "끝남, 점수 {score}"],
+  examples: ["Training examples of this pair", "이 문장 쌍의 학습 예"], "examples.note": ["One sentence is as many examples as it has words: each prefix, the next word, and its probability.", "한 문장은 단어 수만큼의 예입니다: 앞부분, 다음 단어, 그 확률."], prefix: ["prefix", "앞부분"], "next.word": ["next word", "다음 단어"],
+  "worked.best": ["The numbers are those of the best translation; choose it above.", "숫자는 최선의 번역에 대한 것입니다. 위에서 그것을 고르세요."],
+  "worked.dot": ["The query of “{word}” times the key of every word, divided by √{d}; then the softmax makes shares of it.", "“{word}”의 쿼리와 각 단어의 키를 곱해 √{d}로 나누고, 소프트맥스가 비율로 바꿉니다."], "worked.table": ["Scores and weights", "점수와 가중치"], "worked.mask": [", mask", ", 마스크"],
+  "worked.sum": ["The values of all words, each times its share, added up: the output of this head.", "각 단어의 값 벡터에 비율을 곱해 더합니다: 이 헤드의 출력."],
+  "worked.output": ["The outputs of all {heads} heads side by side, times W_O.", "{heads}개 헤드의 출력을 나란히 놓고 W_O를 곱합니다."],
+  "worked.residual": ["The residual: the vector of “{word}” as it came in, and with this added to it.", "잔차: 들어온 “{word}” 벡터와, 여기에 더한 결과."],
+  "worked.norm": ["LayerNorm: minus the mean {mean}, divided by the deviation {deviation}, times gain plus shift.", "LayerNorm: 평균 {mean}을 빼고 표준편차 {deviation}로 나눈 뒤 이득을 곱하고 이동을 더합니다."],
+  keep: ["Keep this word to compare", "비교하려고 이 단어 보관"], moved: ["How far the vector turned", "벡터가 돌아간 정도"], "moved.unit": ["degrees", "도"], "moved.total": ["from the embedding", "임베딩으로부터"], "moved.step": ["in this layer", "이 층에서"], alike: ["Likeness to {word}", "{word}와의 유사도"], "layer.axis": ["after layer", "층 이후"],
+  "moved.note": ["The same word ends elsewhere in another sentence. Keep a word, choose another or translate another sentence, and compare: Eiffel Tower, miniature tower.", "같은 단어도 문장이 다르면 다른 곳에 닿습니다. 단어를 보관하고 다른 단어나 문장과 비교해 보세요: Eiffel Tower, miniature tower."],
+  card: ["Model card", "모델 정보"], languages: ["languages", "언어"], setting: ["setting", "설정"], value: ["value", "값"], curves: ["Training", "학습"], "positions.title": ["Positions", "위치"], request: ["The last request", "마지막 요청"],
+  positions: ["Positional encoding", "위치 인코딩"], "positions.axes": ["{n} positions ↓ × {d} dimensions →", "위치 {n} ↓ × 차원 {d} →"], pairs: ["Two positions over all dimensions", "두 위치의 모든 차원"], dimensions: ["Single dimensions over positions", "위치에 따른 개별 차원"], similarity: ["Similarity by distance", "거리에 따른 유사도"], position: ["position", "위치"], dimension: ["dimension", "차원"], distance: ["distance k", "거리 k"],
+  training: ["training", "학습"], validation: ["validation", "검증"], loss: ["Loss", "손실"], "loss.note": ["nats per token; training with label smoothing", "토큰당 nat; 학습은 레이블 스무딩 포함"], perplexity: ["Perplexity", "퍼플렉시티"], rate: ["Learning rate", "학습률"], "rate.note": ["warm-up {warmup} steps, then step^−½", "웜업 {warmup}단계, 이후 step^−½"],
+};
+
+let column = 0;
+
+/** Speak this language from now on. */
+export function chooseLanguage(code) {
+  column = code === "ko" ? 1 : 0;
+}
+
+/** The text of a key, with {names} filled in. */
+export function t(key, values = {}) {
+  const text = TEXTS[key]?.[column] ?? key;
+  return text.replace(/\{(\w+)\}/g, (_, name) => String(values[name] ?? ""));
+}
+
+/** A language's name in the language of the page. */
+export function languageName(code, otherwise = code) {
+  try {
+    return new Intl.DisplayNames([column ? "ko" : "en"], { type: "language" }).of(code) ?? otherwise;
+  } catch {
+    return otherwise;
+  }
+}

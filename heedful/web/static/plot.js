@@ -1,0 +1,55 @@
+/** Curves with axes: the little of a plotting library that this page needs. */
+
+import { DASHES, headColour } from "./colour.js";
+import { h, number, s } from "./dom.js";
+import { figure } from "./table.js";
+
+const [WIDTH, HEIGHT] = [560, 240];
+const MARGIN = { left: 56, right: 16, top: 16, bottom: 40 };
+
+/** Round numbers between two, about five of them. */
+export function ticks(low, high) {
+  const rough = (high - low) / 4 || 1;
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = power * ([1, 2, 5, 10].find((factor) => factor * power >= rough) ?? 10);
+  const found = [];
+  for (let value = Math.ceil(low / step) * step; value <= high + step / 1e6; value += step) found.push(Math.abs(value) < step / 1e6 ? 0 : value);
+  return found;
+}
+
+/** A number on an axis. */
+export function tick(value) {
+  if (value !== 0 && Math.abs(value) < 0.001) return value.toExponential(0).replace("-", "−");
+  if (Math.abs(value) >= 10000) return `${number(value / 1000, 0)}k`;
+  return String(Number(value.toPrecision(4))).replace("-", "−");
+}
+
+/**
+ * @param {{name: string, x: string, y: string, series: {name: string, points: [number, number][]}[], low?: number}} plot
+ */
+export function linePlot({ name, x, y, series, low = undefined }) {
+  const points = series.flatMap((each) => each.points).filter(([, value]) => Number.isFinite(value));
+  if (!points.length) return h("p", { class: "muted" }, `${name}: —`);
+  const [xs, ys] = [points.map(([value]) => value), points.map(([, value]) => value)];
+  const [left, right] = [Math.min(...xs), Math.max(...xs)];
+  const bottom = low ?? Math.min(...ys);
+  const top = Math.max(...ys) === bottom ? bottom + 1 : Math.max(...ys);
+  const px = (value) => MARGIN.left + ((value - left) / (right - left || 1)) * (WIDTH - MARGIN.left - MARGIN.right);
+  const py = (value) => HEIGHT - MARGIN.bottom - ((value - bottom) / (top - bottom)) * (HEIGHT - MARGIN.top - MARGIN.bottom);
+  const rules = ticks(bottom, top).map((value) => s("g", {}, s("line", { class: "rule", x1: MARGIN.left, x2: WIDTH - MARGIN.right, y1: py(value), y2: py(value) }), s("text", { class: "tick", x: MARGIN.left - 8, y: py(value), dy: "0.35em", "text-anchor": "end" }, tick(value))));
+  const below = ticks(left, right).map((value) => s("text", { class: "tick", x: px(value), y: HEIGHT - MARGIN.bottom + 18, "text-anchor": "middle" }, tick(value)));
+  const curves = series.map((each, i) => s("polyline", { class: "curve", points: each.points.filter(([, value]) => Number.isFinite(value)).map(([a, b]) => `${px(a).toFixed(1)},${py(b).toFixed(1)}`).join(" "), "stroke-dasharray": DASHES[i % 8], style: { stroke: headColour(i) } }));
+  const drawing = s("svg", { class: "plot", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": name }, rules, below, s("text", { class: "axis", x: WIDTH - MARGIN.right, y: HEIGHT - 4, "text-anchor": "end" }, x), curves);
+  const plot = h("div", { class: "plot-box" }, h("h4", {}, name, h("span", { class: "muted small" }, y ? ` ${y}` : "")), drawing, series.length > 1 ? legend(series) : null);
+  return figure(plot, () => tableOf(name, x, series));
+}
+
+function legend(series) {
+  return h("p", { class: "legend small" }, series.map((each, i) => h("span", {}, s("svg", { width: 32, height: 8, "aria-hidden": "true" }, s("line", { x1: 0, x2: 32, y1: 4, y2: 4, "stroke-width": 2, "stroke-dasharray": DASHES[i % 8], style: { stroke: headColour(i) } })), ` ${each.name}`)));
+}
+
+function tableOf(name, x, series) {
+  const rows = new Map();
+  series.forEach((each, i) => each.points.forEach(([a, b]) => { if (!rows.has(a)) rows.set(a, Array(series.length).fill("")); rows.get(a)[i] = b === null ? "" : Number(b.toPrecision(5)); }));
+  return { name, columns: [x, ...series.map((each) => each.name)], rows: [...rows].sort((a, b) => a[0] - b[0]).map(([a, values]) => [a, ...values]) };
+}

@@ -1,0 +1,79 @@
+/** The beam as a tree: a column for each step, a row for each place of the beam, finished hypotheses below. */
+
+import { h, number, readable, roving, s } from "./dom.js";
+import { t } from "./i18n.js";
+import { get, set } from "./store.js";
+import { figure } from "./table.js";
+
+const ROW = 40;
+const GAP = 40;
+
+/** @typedef {{step: number, row: number, node: any, parent: any, x: number, width: number, alive: boolean, best: boolean}} Place */
+
+/** The tree, with its table; null where nothing was searched for. */
+export function beamTree() {
+  const { beam } = get().trace;
+  if (!beam.steps.length) return null;
+  const places = layout(beam);
+  const line = h("p", { class: "reading", "aria-live": "polite" }, t("tree.hint"));
+  const plot = h("div", {}, h("div", { class: "scroll" }, drawing(places, beam, line)), line);
+  return figure(plot, () => tableOf(places), t("tree.caption", { width: beam.width, alpha: beam.alpha }));
+}
+
+const label = (node) => (node.done ? `⚑ ${number(node.score)}` : readable(node.piece));
+const measure = (text) => 20 + [...text].reduce((sum, character) => sum + (/[\u1100-\u9fff\uac00-\uffef]/.test(character) ? 14 : 8), 0);
+
+/** Where every node stands, who its parent is, whether anything came of it, and who won. @returns {Place[]} */
+function layout(beam) {
+  /** @type {any[]} */ const places = [];
+  let x = 8;
+  let lane = beam.width;
+  beam.steps.forEach((nodes, step) => {
+    const width = Math.max(...nodes.map((node) => measure(label(node))));
+    for (const node of nodes) {
+      const parent = places.find((each) => each.step === step - 1 && !each.node.done && each.node.place === node.parent) ?? null;
+      places.push({ step, node, parent, row: node.done ? lane++ : node.place, x, width: measure(label(node)), alive: node.done, best: false });
+    }
+    x += width + GAP;
+  });
+  const rank = (a, b) => b.node.score - a.node.score;
+  const ended = places.filter((each) => each.node.done).sort(rank);
+  ended.forEach((each, i) => { for (let at = each; at; at = at.parent) { at.alive = true; if (!i) at.best = true; } });
+  return places;
+}
+
+function drawing(places, beam, line) {
+  const y = (place) => 20 + ROW * place.row;
+  const width = Math.max(...places.map((place) => place.x + place.width)) + 16;
+  const height = 40 + ROW * Math.max(...places.map((place) => place.row));
+  const kind = (place) => `${place.best ? "best" : ""} ${place.alive ? "" : "pruned"} ${place.node.done ? "done" : ""}`;
+  const edges = places.filter((place) => place.parent).map((place) => {
+    const [x1, x2] = [place.parent.x + place.parent.width, place.x];
+    const p = Math.exp(place.node.logp - place.parent.node.logp);
+    return s("path", { class: `edge ${kind(place)}`, d: `M ${x1} ${y(place.parent)} C ${x1 + GAP / 2} ${y(place.parent)} ${x2 - GAP / 2} ${y(place)} ${x2} ${y(place)}`, "stroke-width": 1 + 3 * p });
+  });
+  const nodes = places.map((place, i) => {
+    const node = s("g", {
+      class: `node ${kind(place)} ${place.step === get().step ? "now" : ""}`, tabindex: i ? "-1" : "0", role: "button", "aria-label": reading(place),
+      onclick: () => set({ step: place.step }), onfocus: () => (line.textContent = reading(place)), onmouseenter: () => (line.textContent = reading(place)),
+      onkeydown: (event) => { if (event.key === "Enter") set({ step: place.step }); else roving(nodes, event, i, beam.width); },
+    }, s("rect", { x: place.x, y: y(place) - 14, width: place.width, height: 28, rx: 6 }), s("text", { x: place.x + place.width / 2, y: y(place), dy: "0.35em", "text-anchor": "middle" }, label(place.node)));
+    return node;
+  });
+  return s("svg", { class: "tree", width, height, viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": t("tree") }, edges, nodes);
+}
+
+/** The words of a node from the beginning, and how likely they are. */
+function reading(place) {
+  const pieces = [];
+  for (let at = place; at; at = at.parent) if (!at.node.done) pieces.unshift(at.node.piece);
+  const text = pieces.join("").replaceAll("▁", " ").trim();
+  const fate = place.best ? t("tree.best") : place.alive ? "" : t("tree.pruned");
+  const end = place.node.done ? t("tree.done", { score: number(place.node.score) }) : "";
+  return [`${text}`, `log p ${number(place.node.logp)}`, end, fate].filter(Boolean).join(" · ");
+}
+
+function tableOf(places) {
+  const rows = places.map((place) => [place.step + 1, place.node.done ? "⚑" : place.node.place + 1, label(place.node), place.node.logp, place.node.score ?? "", place.best ? t("tree.best") : place.alive ? "" : t("tree.pruned")]);
+  return { name: t("tree"), columns: [t("step"), t("place"), t("piece"), "log p", t("score"), ""], rows };
+}

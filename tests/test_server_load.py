@@ -1,0 +1,359 @@
+"""The server with many clients at once: fair, bounded, nobody's answer swapped, and a clean end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from heedful.config import resolve
+from heedful.web.queue import BatchQueue, QueueClosedError, QueueFullError
+from heedful.web.server import create_app
+from tests.served import TOKENIZER, serving, shouting
+from tests.test_checkpoint import run_with_model
+
+ROOT = Path(__file__).parent.parent
+
+
+class Gate:
+    """Holds the worker up until it is opened, and notes what comes by."""
+
+    def __init__(self) -> None:
+        self.open, self.reached = threading.Event(), threading.Event()
+        self.batches: list[list[str]] = []
+
+    def __call__(self, units: Sequence[str]) -> list[str]:
+        self.batches.append(list(units))
+        self.reached.set()
+        assert self.open.wait(10)
+        return [f"{unit}!" for unit in units]
+
+
+@contextmanager
+def queue_of(**sizes: int) -> Iterator[BatchQueue]:
+    queue = BatchQueue(**sizes)
+    try:
+        yield queue
+    finally:
+        queue.close()
+
+
+def in_loop(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(asyncio.wait_for(work(), 20))
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():
+        await asyncio.sleep(0.002)
+
+
+async def started(queue: BatchQueue, gate: Gate, key: str = "k") -> asyncio.Task[list[str]]:
+    """A job that the worker is busy with."""
+    task = asyncio.ensure_future(queue.run(key, gate, ["first"]))
+    await until(gate.reached.is_set)
+    return task
+
+
+# -------------------------------------------------------------------------------------------------------------- queue
+
+
+def test_what_comes_while_the_worker_is_busy_goes_into_one_batch() -> None:
+    async def work() -> None:
+        gate = Gate()
+        with queue_of() as queue:
+            first = await started(queue, gate)
+            others = [asyncio.ensure_future(queue.run("k", gate, [f"a{n}", f"b{n}"])) for n in range(5)]
+            await until(lambda: queue.waiting == 10)
+            gate.open.set()
+            assert await first == ["first!"]
+            assert list(await asyncio.gather(*others)) == [[f"a{n}!", f"b{n}!"] for n in range(5)]
+        assert [len(batch) for batch in gate.batches] == [1, 10]
+
+    in_loop(work)
+
+
+def test_a_long_document_holds_up_nobody() -> None:
+    async def work() -> None:
+        gate, done = Gate(), list[str]()
+        with queue_of(max_batch=4) as queue:
+            first = await started(queue, gate)
+            long = asyncio.ensure_future(queue.run("k", gate, [f"long {n}" for n in range(100)]))
+            long.add_done_callback(lambda _: done.append("long"))
+            await until(lambda: queue.waiting == 100)
+            short = [asyncio.ensure_future(queue.run("k", gate, [f"short {n}"])) for n in range(6)]
+            for task in short:
+                task.add_done_callback(lambda _: done.append("short"))
+            await until(lambda: queue.waiting == 106)
+            gate.open.set()
+            await asyncio.gather(first, long, *short)
+        assert done == ["short"] * 6 + ["long"]
+        assert gate.batches[1] == ["long 0", "short 0", "short 1", "short 2"]
+        assert gate.batches[2] == ["short 3", "short 4", "short 5", "long 1"]
+
+    in_loop(work)
+
+
+def test_units_of_other_keys_take_turns_in_batches_of_their_own() -> None:
+    async def work() -> None:
+        gate = Gate()
+        with queue_of(max_batch=2) as queue:
+            first = await started(queue, gate)
+            jobs = [asyncio.ensure_future(queue.run(key, gate, [f"{key}{n}" for n in range(4)])) for key in "ab"]
+            await until(lambda: queue.waiting == 8)
+            gate.open.set()
+            await asyncio.gather(first, *jobs)
+        assert gate.batches[1:] == [["a0", "a1"], ["b0", "b1"], ["a2", "a3"], ["b2", "b3"]]
+
+    in_loop(work)
+
+
+def test_a_full_queue_refuses_at_once_and_says_when_to_come_again() -> None:
+    async def work() -> None:
+        gate = Gate()
+        with queue_of(max_waiting=3) as queue:
+            first = await started(queue, gate)
+            second = asyncio.ensure_future(queue.run("k", gate, ["a", "b"]))
+            await until(lambda: queue.waiting == 2)
+            with pytest.raises(QueueFullError) as refused:
+                await queue.run("k", gate, ["c", "d"])
+            assert refused.value.retry_after >= 1
+            third = asyncio.ensure_future(queue.run("k", gate, ["e"]))
+            await until(lambda: queue.waiting == 3)
+            gate.open.set()
+            assert list(await asyncio.gather(first, second, third)) == [["first!"], ["a!", "b!"], ["e!"]]
+            assert len(await queue.run("k", gate, ["large"] * 9)) == 9, "what is alone may be larger than the queue"
+
+    in_loop(work)
+
+
+def test_who_leaves_is_forgotten_before_the_work_starts() -> None:
+    async def work() -> None:
+        gate = Gate()
+        with queue_of() as queue:
+            first = await started(queue, gate)
+            leaving = asyncio.ensure_future(queue.run("k", gate, ["gone"] * 10))
+            staying = asyncio.ensure_future(queue.run("k", gate, ["here"]))
+            await until(lambda: queue.waiting == 11)
+            leaving.cancel()
+            await until(lambda: queue.waiting == 1)
+            gate.open.set()
+            assert list(await asyncio.gather(first, staying)) == [["first!"], ["here!"]]
+            first = await started(queue, gate)
+            first.cancel()  # in the middle of its work: the worker does not mind
+            assert await queue.run("k", gate, ["again"]) == ["again!"]
+        assert queue.counts.cancelled == 1
+        assert not any("gone" in batch for batch in gate.batches)
+
+    in_loop(work)
+
+
+def test_a_job_fails_by_its_own_fault_only() -> None:
+    def solve(units: Sequence[str]) -> list[str]:
+        if "bad" in units:
+            raise ValueError("bad")
+        return list(units)
+
+    async def work() -> None:
+        gate = Gate()
+        with queue_of() as queue:
+            first = await started(queue, gate, key="other")
+            jobs = [queue.run("k", solve, [name, "x"]) for name in ("good", "bad", "fine")]
+            waiting = asyncio.gather(*jobs, return_exceptions=True)
+            await until(lambda: queue.waiting == 6)
+            gate.open.set()
+            await first
+            good, bad, fine = await waiting
+        assert (good, fine) == (["good", "x"], ["fine", "x"])
+        assert isinstance(bad, ValueError)
+
+    in_loop(work)
+
+
+def test_a_closed_queue_finishes_what_it_has_and_takes_nothing_more() -> None:
+    async def work() -> None:
+        gate = Gate()
+        queue = BatchQueue()
+        first = await started(queue, gate)
+        second = asyncio.ensure_future(queue.run("k", gate, ["second"]))
+        await until(lambda: queue.waiting == 1)
+        closing = asyncio.ensure_future(asyncio.to_thread(queue.close))
+        await asyncio.sleep(0.05)
+        with pytest.raises(QueueClosedError):
+            await queue.run("k", gate, ["late"])
+        gate.open.set()
+        assert list(await asyncio.gather(first, second)) == [["first!"], ["second!"]]
+        await closing
+
+    in_loop(work)
+
+
+# ------------------------------------------------------------------------------------------------------------- server
+
+
+async def post(address: tuple[str, int], text: str, path: str = "/translate") -> tuple[int, dict[str, str], Any]:
+    """One request by hand: status, headers, JSON."""
+    reader, writer = await asyncio.open_connection(*address)
+    try:
+        writer.write(request_bytes(text, path))
+        head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+        headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in head[1:] if line)}
+        body = await reader.readexactly(int(headers["content-length"]))
+        return int(head[0].split()[1]), headers, json.loads(body)
+    finally:
+        writer.close()
+        await asyncio.gather(writer.wait_closed(), return_exceptions=True)
+
+
+def request_bytes(text: str, path: str = "/translate") -> bytes:
+    body = json.dumps({"q": text, "source": "en", "target": "de"}).encode()
+    head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    return head.encode() + body
+
+
+def address_of(url: str) -> tuple[str, int]:
+    host, _, port = url.removeprefix("http://").rpartition(":")
+    return host, int(port)
+
+
+def test_sixty_four_clients_get_each_their_own_answer() -> None:
+    sizes = []
+
+    def note(texts: list[str]) -> None:
+        sizes.append(len(texts))
+        time.sleep(0.01)
+
+    async def client(address: tuple[str, int], name: int) -> None:
+        for turn in range(10):
+            text = f"client {name} turn {turn}? Second {name} {turn}."
+            status, _, answer = await post(address, text)
+            expected = f"client {name} turn {turn}?! Second {name} {turn}.!"
+            assert (status, answer) == (200, {"translatedText": expected})
+
+    async def work(address: tuple[str, int]) -> None:
+        await asyncio.gather(*(client(address, name) for name in range(64)))
+
+    with serving(create_app([shouting(before=note)])) as url:
+        in_loop(lambda: work(address_of(url)))
+    assert sum(sizes) == 64 * 10 * 2
+    assert len(sizes) < 64 * 10 / 4, "requests share batches"
+
+
+def test_a_full_server_says_503_at_once_and_who_leaves_makes_room() -> None:
+    gate = Gate()
+
+    async def work(address: tuple[str, int], waiting: Callable[[], int]) -> None:
+        busy = asyncio.ensure_future(post(address, "busy"))
+        await until(gate.reached.is_set)
+        leaving = asyncio.ensure_future(post(address, "leaving"))
+        await until(lambda: waiting() == 1)
+        begin = time.perf_counter()
+        status, headers, answer = await post(address, "too much")
+        assert (status, list(answer)) == (503, ["error"])
+        assert int(headers["retry-after"]) >= 1
+        assert time.perf_counter() - begin < 1
+        leaving.cancel()
+        await until(lambda: waiting() == 0)
+        next_one = asyncio.ensure_future(post(address, "next"))
+        await until(lambda: waiting() == 1)
+        gate.open.set()
+        assert [(await task)[2]["translatedText"] for task in (busy, next_one)] == ["busy!", "next!"]
+
+    def hold_up(texts: list[str]) -> None:
+        gate(texts)
+
+    app = create_app([shouting(before=hold_up)], queue_size=1)
+    queue = app.state.front.service.queue
+    with serving(app) as url:
+        in_loop(lambda: work(address_of(url), lambda: queue.waiting))
+    assert not any("leaving" in batch for batch in gate.batches)
+
+
+def test_clients_that_dawdle_hold_up_nobody() -> None:
+    async def work(address: tuple[str, int]) -> None:
+        slow = [await asyncio.open_connection(*address) for _ in range(20)]
+        for _, writer in slow:
+            writer.write(request_bytes("slow")[:-5])
+        assert (await asyncio.wait_for(post(address, "quick"), 2))[2] == {"translatedText": "quick!"}
+        for reader, writer in slow:
+            writer.write(request_bytes("slow")[-5:])
+            assert (await reader.readuntil(b"slow!")).startswith(b"HTTP/1.1 200 ")
+            writer.close()
+            await writer.wait_closed()
+
+    with serving(create_app([shouting()])) as url:
+        in_loop(lambda: work(address_of(url)))
+
+
+# ------------------------------------------------------------------------------------------------------------ process
+
+
+@contextmanager
+def server_process(*arguments: object) -> Iterator[tuple[subprocess.Popen[str], tuple[str, int]]]:
+    """`heedful serve` as users start it."""
+    command = [sys.executable, "-m", "heedful", "serve", "--port", "0", "--device", "cpu", *map(str, arguments)]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
+        try:
+            assert process.stderr is not None
+            said = process.stderr.readline()
+            assert "http://" in said, said + process.stderr.read()
+            yield process, address_of(said.split()[-1])
+        finally:
+            process.kill()
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs") / "run"
+    model = {"d_model": 16, "d_ff": 32, "num_layers": 1, "num_heads": 2}
+    data = {"source_language": "en", "target_language": "de"}
+    run_with_model(folder, TOKENIZER, resolve({"model": model, "data": data}))
+    return folder
+
+
+def test_on_sigterm_what_is_in_flight_is_answered_and_the_rest_refused(run: Path) -> None:
+    async def work(process: subprocess.Popen[str], address: tuple[str, int]) -> None:
+        many = "\n".join(f"the cat {n} sat on the mat" for n in range(250))
+        flying = [asyncio.ensure_future(post(address, many)) for _ in range(3)]
+        await asyncio.sleep(0.3)
+        process.send_signal(signal.SIGTERM)
+        await asyncio.sleep(0.2)
+        late = await asyncio.gather(post(address, "late"), return_exceptions=True)
+        assert isinstance(late[0], OSError) or late[0][0] == 503, late  # type: ignore[index]
+        for status, _, answer in await asyncio.gather(*flying):
+            assert status == 200
+            assert answer["translatedText"].count("\n") == 249
+
+    with server_process("-m", run, "--engine", "torch") as (process, address):
+        in_loop(lambda: work(process, address))
+        assert process.wait(timeout=10) == 0
+
+
+def test_an_address_in_use_is_one_line(run: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        command = [sys.executable, "-m", "heedful", "serve", "-m", str(run), "--port", str(taken.getsockname()[1])]
+        ended = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=60, check=False)
+    assert ended.returncode == 2
+    assert ended.stderr.count("\n") == 1
+    assert "--port" in ended.stderr
+
+
+def test_without_its_libraries_the_command_says_what_to_install(monkeypatch: pytest.MonkeyPatch, run: Path) -> None:
+    hidden = "import sys; sys.modules['starlette'] = None; sys.argv = ['heedful', 'serve', '-m', sys.argv[1]]; "
+    command = [sys.executable, "-c", hidden + "from heedful.cli import main; main()", str(run)]
+    ended = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=60, check=False)
+    assert ended.returncode == 2
+    assert ended.stderr.count("\n") == 1
+    assert "pip install 'heedful[serve]'" in ended.stderr
