@@ -8,6 +8,8 @@ schedule and no other processes. On a CPU it does the same without a graph, thro
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -36,6 +38,7 @@ class CudaStep:
         self.batch = view_pairs(self.numbers_I, shape)
         self.factor = torch.ones((), device=device)
         self._graphs: dict[bool, tuple[torch.cuda.CUDAGraph, Tensor]] = {}
+        self._pool: Any = None
 
     def load(self, numbers_I: Tensor, *, seed: int, factor: float) -> None:
         """The next batch (from pinned memory this does not wait), its seed, and what its loss is multiplied by."""
@@ -80,7 +83,9 @@ class CudaStep:
                 self._compute(first)
         torch.cuda.current_stream().wait_stream(stream)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
+        # The graphs of first and later micro-batches never run at once, so they share their memory.
+        self._pool = self._pool or torch.cuda.graph_pool_handle()
+        with torch.cuda.graph(graph, pool=self._pool):
             sums_2 = self._compute(first)
         for gradient, before in zip(self.mixed.gradients, gradients, strict=True):
             gradient.copy_(before)
