@@ -85,7 +85,8 @@ class CudaStep:
         graph = torch.cuda.CUDAGraph()
         # The graphs of first and later micro-batches never run at once, so they share their memory.
         self._pool = self._pool or torch.cuda.graph_pool_handle()
-        with torch.cuda.graph(graph, pool=self._pool):
+        # Another thread packs batches meanwhile and may ask for pinned memory, which must not end the capture.
+        with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
             sums_2 = self._compute(first)
         for gradient, before in zip(self.mixed.gradients, gradients, strict=True):
             gradient.copy_(before)
