@@ -13,7 +13,7 @@ from typing import NoReturn
 import click
 
 from heedful import __version__
-from heedful.commands import built_in, evaluate, export, models, serve, train, translate
+from heedful.commands import attend, built_in, evaluate, export, models, serve, train, translate
 from heedful.commands.options import say
 from heedful.errors import HeedfulError, TrainingError
 
@@ -30,6 +30,9 @@ for command in (
     evaluate.evaluate,
     evaluate.score,
     serve.serve,
+    attend.attend,
+    attend.positions,
+    attend.curves,
     models.info,
     models.config,
     models.average,

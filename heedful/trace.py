@@ -68,6 +68,26 @@ def trace(
     }
 
 
+def look(translator: Translator, text: str, target: str | None = None) -> AttentionMap:
+    """Where the model looks for its best translation of a text, or for a given one."""
+    source_ids = _checked(translator, text)
+    if target is not None:
+        return map_of_ids(translator, source_ids, translator.tokenizer.encode(one_line(target)))
+    return map_of_ids(translator, source_ids, beam(translator, source_ids, "", translator.options)[1][0].ids)
+
+
+def weights_record(found: AttentionMap) -> dict[str, Any]:
+    """The weights as plain numbers, for programs: of every kind [layer][head][row][column]."""
+    return {
+        kind: {
+            "rows": list(found.rows(kind).pieces),
+            "columns": list(found.columns(kind).pieces),
+            "weights": [[[[round(w, 5) for w in row] for row in h] for h in layer] for layer in weights.tolist()],
+        }
+        for kind, weights in found.weights_LHTS.items()
+    }
+
+
 def _checked(translator: Translator, text: str) -> list[int]:
     """The ids of one sentence that the model takes whole."""
     parts = translator.splitter.parts(one_line(text))

@@ -91,7 +91,7 @@ def test_a_given_target_lists_the_training_examples_it_gives(translator: Transla
 
 
 def test_vectors_and_layers_of_a_long_sentence_are_sent_when_asked_for(translator: Translator) -> None:
-    long = " ".join([TEXT[0]] * 8)
+    long = " ".join([TEXT[0]] * 13)
     few = trace(translator, long, beam_size=1)
     assert few["attention"]["encoder"]["layers"] == [1]
     asked = trace(translator, long, beam_size=1, layers=[0])

@@ -21,5 +21,5 @@ export function scheduleView(model) {
   const { d_model: d, warmup_steps: warmup, learning_rate_factor: factor, steps } = model;
   const last = Math.max(steps, 2 * warmup);
   const points = Array.from({ length: 200 }, (_, i) => { const step = Math.max(1, Math.round(((i + 1) * last) / 200)); return /** @type {[number, number]} */ ([step, factor * d ** -0.5 * Math.min(step ** -0.5, step * warmup ** -1.5)]); });
-  return linePlot({ name: t("rate"), x: t("step"), y: t("rate.note", { warmup }), low: 0, series: [{ name: t("rate"), points }] });
+  return h("div", { class: "halves" }, linePlot({ name: t("rate"), x: t("step"), y: t("rate.note", { warmup }), low: 0, series: [{ name: t("rate"), points }] }));
 }

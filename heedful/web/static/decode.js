@@ -96,7 +96,10 @@ function drawTree() {
   const tree = get().n === 0 || !get().trace.target.given ? beamTree() : null;
   show(places.tree, tree ? [h("h3", {}, t("tree")), tree] : null);
   const box = places.tree.querySelector(".scroll");
-  if (box) box.scrollLeft = scrolled;
+  const now = places.tree.querySelector(".now rect");
+  if (!box || !now) return;
+  const x = Number(now.getAttribute("x"));
+  box.scrollLeft = x < scrolled || x > scrolled + box.clientWidth - 120 ? x - box.clientWidth / 2 : scrolled;
 }
 
 /** The training examples that one sentence gives. */

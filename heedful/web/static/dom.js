@@ -33,9 +33,10 @@ export function show(node, ...children) {
   node.replaceChildren(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
 }
 
-/** A piece as people read it: · for the space before a word that stands alone. */
+/** A piece as people read it: a hyphen says that it goes on a word. */
 export function readable(piece) {
-  return piece.replaceAll("▁", " ").trim() || (piece === "▁" ? "␣" : piece);
+  if (piece === "▁") return "␣";
+  return /^[\p{L}\p{N}]/u.test(piece) ? `\u2011${piece}` : piece.replaceAll("▁", " ").trim();
 }
 
 /** A share as people read it. */

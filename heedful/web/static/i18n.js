@@ -7,6 +7,7 @@ export const LANGUAGES = { en: "English", ko: "한국어" };
 const TEXTS = {
   "region.translate": ["Translate", "번역"],
   "lead.translate": ["Type a sentence. Click a word of the translation to see what else the model considered.", "문장을 입력하세요. 번역된 단어를 누르면 모델이 고려한 다른 후보가 보입니다."],
+  "lead.file": ["Click a word of the translation to see what else the model considered.", "번역된 단어를 누르면 모델이 고려한 다른 후보가 보입니다."],
   "region.attention": ["Attention", "어텐션"],
   "lead.attention": ["Every layer and every head: which word looked at which.", "모든 층과 모든 헤드: 어떤 단어가 어떤 단어를 보았는가."],
   "region.worked": ["The calculation, worked through", "계산 과정 따라가기"],

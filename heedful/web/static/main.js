@@ -15,7 +15,7 @@ import { workedRegion } from "./worked.js";
 const page = document.getElementById("page");
 
 function section(id, ...children) {
-  return h("section", { id, class: "region", "aria-labelledby": `${id}-title` }, h("h2", { id: `${id}-title` }, t(`region.${id}`)), h("p", { class: "lead muted" }, t(`lead.${id}`)), children);
+  return h("section", { id, class: "region", "aria-labelledby": `${id}-title` }, h("h2", { id: `${id}-title` }, t(`region.${id}`)), h("p", { class: "lead muted" }, t(`lead.${id === "translate" && embedded ? "file" : id}`)), children);
 }
 
 /** A region that is closed until it is wanted. */
@@ -53,7 +53,7 @@ function start() {
   if (embedded?.trace) {
     bring(embedded);
     set({ trace: embedded.trace, q: embedded.trace.source.text });
-    if (embedded.select && !location.hash.includes("kind")) set(embedded.select);
+    if (embedded.select && !/[#&](kind|l|h)=/.test(location.hash)) set(embedded.select);
   }
   languageButtons();
   build();

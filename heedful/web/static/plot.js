@@ -37,7 +37,8 @@ export function linePlot({ name, x, y, series, low = undefined }) {
   const px = (value) => MARGIN.left + ((value - left) / (right - left || 1)) * (WIDTH - MARGIN.left - MARGIN.right);
   const py = (value) => HEIGHT - MARGIN.bottom - ((value - bottom) / (top - bottom)) * (HEIGHT - MARGIN.top - MARGIN.bottom);
   const rules = ticks(bottom, top).map((value) => s("g", {}, s("line", { class: "rule", x1: MARGIN.left, x2: WIDTH - MARGIN.right, y1: py(value), y2: py(value) }), s("text", { class: "tick", x: MARGIN.left - 8, y: py(value), dy: "0.35em", "text-anchor": "end" }, tick(value))));
-  const below = ticks(left, right).map((value) => s("text", { class: "tick", x: px(value), y: HEIGHT - MARGIN.bottom + 18, "text-anchor": "middle" }, tick(value)));
+  const whole = xs.every(Number.isInteger);
+  const below = ticks(left, right).filter((value) => !whole || Number.isInteger(value)).map((value) => s("text", { class: "tick", x: px(value), y: HEIGHT - MARGIN.bottom + 18, "text-anchor": "middle" }, tick(value)));
   const curves = series.map((each, i) => s("polyline", { class: "curve", points: each.points.filter(([, value]) => Number.isFinite(value)).map(([a, b]) => `${px(a).toFixed(1)},${py(b).toFixed(1)}`).join(" "), "stroke-dasharray": DASHES[i % 8], style: { stroke: headColour(i) } }));
   const drawing = s("svg", { class: "plot", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": name }, rules, below, s("text", { class: "axis", x: WIDTH - MARGIN.right, y: HEIGHT - 4, "text-anchor": "end" }, x), curves);
   const plot = h("div", { class: "plot-box" }, h("h4", {}, name, h("span", { class: "muted small" }, y ? ` ${y}` : "")), drawing, series.length > 1 ? legend(series) : null);

@@ -27,12 +27,14 @@ const measure = (text) => 20 + [...text].reduce((sum, character) => sum + (/[\u1
 function layout(beam) {
   /** @type {any[]} */ const places = [];
   let x = 8;
-  let lane = beam.width;
   beam.steps.forEach((nodes, step) => {
     const width = Math.max(...nodes.map((node) => measure(label(node))));
+    const taken = new Set(nodes.filter((node) => !node.done).map((node) => node.place));
     for (const node of nodes) {
+      const row = node.done ? firstFree(taken) : node.place;
+      taken.add(row);
       const parent = places.find((each) => each.step === step - 1 && !each.node.done && each.node.place === node.parent) ?? null;
-      places.push({ step, node, parent, row: node.done ? lane++ : node.place, x, width: measure(label(node)), alive: node.done, best: false });
+      places.push({ step, node, parent, row, x, width: measure(label(node)), alive: node.done, best: false });
     }
     x += width + GAP;
   });
@@ -40,6 +42,13 @@ function layout(beam) {
   const ended = places.filter((each) => each.node.done).sort(rank);
   ended.forEach((each, i) => { for (let at = each; at; at = at.parent) { at.alive = true; if (!i) at.best = true; } });
   return places;
+}
+
+/** A finished hypothesis stands in the first row of its column where no live one is. */
+function firstFree(taken) {
+  let row = 0;
+  while (taken.has(row)) row += 1;
+  return row;
 }
 
 function drawing(places, beam, line) {

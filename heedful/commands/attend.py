@@ -1,0 +1,158 @@
+"""`heedful attend`, `positions` and `curves`: pictures that open from disk."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from heedful.commands.options import FILE, device_option, model_option, say
+
+if TYPE_CHECKING:
+    from heedful.translation import Translator
+
+FORMS = (".html", ".svg", ".png", ".json")
+KIND = click.Choice(["cross", "encoder", "decoder"])
+output_option = click.option("-o", "--output", type=FILE, required=True, help="File to write; its ending says what.")
+
+
+@click.command()
+@model_option
+@click.argument("text")
+@output_option
+@click.option("--target", help="Look at this translation instead of the model's own, and list its training examples.")
+@click.option(
+    "--kind", type=KIND, default="cross", show_default=True, help="Of .svg and .png, and shown first in .html."
+)
+@click.option("--layer", type=int, help="From 1; the last one unless told.")
+@click.option("--head", type=int, help="From 1; the mean of all unless told.")
+@device_option
+def attend(
+    models: tuple[Path, ...],
+    text: str,
+    output: Path,
+    target: str | None,
+    kind: str,
+    layer: int | None,
+    head: int | None,
+    device: str,
+) -> None:
+    """Write which word of TEXT looked at which: .html (everything), .svg or .png (one map), .json (the weights)."""
+    from heedful.translation import Translator
+
+    check_form(output, FORMS)
+    translator = Translator.load(*models, device=device)
+    if output.suffix == ".html":
+        write(output, page(translator, text, target, kind, layer, head))
+    elif output.suffix == ".json":
+        write(output, weights(translator, text, target))
+    else:
+        draw(translator, text, target, kind, layer, head, output)
+    if target is not None:
+        echo_examples(translator, text, target)
+    say(f"{output} is written")
+
+
+def page(translator: Translator, text: str, target: str | None, kind: str, layer: int | None, head: int | None) -> str:
+    """The page with all that it shows of this text."""
+    from heedful.drawing import check_place, html
+    from heedful.trace import positions, trace
+
+    sizes = translator.config.model
+    num_layers = sizes.encoder_layers if kind == "encoder" else sizes.decoder_layers
+    check_place(layer, head, num_layers, sizes.num_heads)
+    every = range(max(sizes.encoder_layers, sizes.decoder_layers))
+    found = trace(translator, text, target=target, layers=every)
+    select = {"kind": kind, "l": -1 if layer is None else layer - 1, "h": [] if head is None else [head - 1]}
+    shown = positions(128, sizes.d_model)
+    return html({"trace": found, "positions": shown, "select": select}, f"heedful: {text}")
+
+
+def weights(translator: Translator, text: str, target: str | None) -> str:
+    """The weights as JSON."""
+    from heedful.trace import look, weights_record
+
+    found = look(translator, text, target)
+    record = {
+        "source": text,
+        "target": translator.tokenizer.decode(found.target.ids),
+        "attention": weights_record(found),
+    }
+    return json.dumps(record, ensure_ascii=False) + "\n"
+
+
+def draw(
+    translator: Translator,
+    text: str,
+    target: str | None,
+    kind: str,
+    layer: int | None,
+    head: int | None,
+    output: Path,
+) -> None:
+    """One map as .svg or .png."""
+    from heedful import drawing
+    from heedful.attention_map import KINDS
+    from heedful.trace import look
+
+    named = next(each for each in KINDS if each == kind)
+    shown = drawing.view(look(translator, text, target), named, layer=layer, head=head)
+    if output.suffix == ".svg":
+        write(output, drawing.svg(shown))
+    else:
+        drawing.png(shown, output)
+
+
+def echo_examples(translator: Translator, text: str, target: str) -> None:
+    """Each prefix, the next word, and its probability: the training examples that one sentence gives."""
+    from heedful.trace import examples, look
+
+    for example in examples(look(translator, text, target)):
+        click.echo(f"{example['prefix'] or '<s>'}\t{example['next']}\t{example['p']:.4f}")
+
+
+@click.command()
+@output_option
+@click.option("--d-model", type=click.IntRange(1, 4096), default=512, show_default=True)
+@click.option("--num-positions", type=click.IntRange(2, 4096), default=512, show_default=True)
+def positions(output: Path, d_model: int, num_positions: int) -> None:
+    """Draw the positional encoding of section 3.5: all of it, positions compared, dimensions, similarity."""
+    from heedful.drawing import html
+    from heedful.trace import positions as table
+
+    check_form(output, (".html",))
+    write(output, html({"positions": table(num_positions, d_model)}, "heedful: positional encoding"))
+    say(f"{output} is written")
+
+
+@click.command()
+@click.argument("run", type=FILE)
+@output_option
+def curves(run: Path, output: Path) -> None:
+    """Draw what a RUN wrote down: loss, perplexity, BLEU and learning rate."""
+    from heedful.drawing import html
+    from heedful.trace import run_metrics
+
+    check_form(output, (".html",))
+    write(output, html({"metrics": run_metrics(run)}, f"heedful: {run.name}"))
+    say(f"{output} is written")
+
+
+def check_form(output: Path, forms: tuple[str, ...]) -> None:
+    """Refuse an ending that we do not write, before any work is done."""
+    from heedful.errors import ConfigError
+
+    if output.suffix not in forms:
+        raise ConfigError(f"-o {output}: the name must end in {', '.join(forms)}")
+
+
+def write(output: Path, content: str) -> None:
+    """Write a file, or say in one line why not."""
+    from heedful.errors import DataError
+
+    try:
+        output.write_text(content, encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise DataError(f"{output}: cannot be written ({error.strerror})") from None
