@@ -84,6 +84,7 @@ class Translation:
     text: str  # of the best one
     hypotheses: tuple[TextHypothesis, ...]
     num_parts: int  # more than 1: the line was too long and was split; 0: it is blank
+    source_ids: tuple[tuple[int, ...], ...] = ()  # of each part, as the model got them
 
     def record(self) -> dict[str, Any]:
         """What is written as one line of jsonl."""
@@ -215,7 +216,8 @@ class Translator:
         n_best = max(map(len, found))
         ranks = [tuple(part[min(n, len(part) - 1)] for part in found) for n in range(n_best)]
         hypotheses = tuple(TextHypothesis(self._text(line, parts), parts, self.tokenizer) for parts in ranks)
-        return Translation(line.source, hypotheses[0].text, hypotheses, len(line.parts))
+        source_ids = tuple(tuple(part.ids) for part in line.parts)
+        return Translation(line.source, hypotheses[0].text, hypotheses, len(line.parts), source_ids)
 
     def _text(self, line: _Line, hypotheses: Sequence[Hypothesis]) -> str:
         texts = [one_line(self.tokenizer.decode(hypothesis.ids)) for hypothesis in hypotheses]

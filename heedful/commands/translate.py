@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ import click
 from heedful.commands.options import FILE, device_option, engine_option, model_option, say
 
 if TYPE_CHECKING:
+    from heedful.details import Details
     from heedful.engines import SearchOptions
     from heedful.translation import Translation, Translator
 
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
 @click.option("--top-p", type=float, default=1.0, help="With --sample: of the likeliest with this share.")
 @click.option("--seed", type=int, default=1, show_default=True, help="With --sample.")
 @click.option("--prefix", type=FILE, help="File with what each translation must begin with, line by line.")
+@click.option("--alignments", type=FILE, help="Write word alignments here, as Pharaoh does: 0-0 1-2.")
+@click.option("--alternatives", type=click.IntRange(0), default=0, help="With --format jsonl: so many for each word.")
 @engine_option
 @device_option
 def translate(
@@ -47,25 +51,54 @@ def translate(
     output: Path | None,
     form: str | None,
     prefix: Path | None,
+    alignments: Path | None,
+    alternatives: int,
     engine: str,
     device: str,
     **search: Any,
 ) -> None:
     """Translate FILE (- is stdin): one line out for each line in, in order, and nothing else."""
-    from heedful.lines import input_lines, output_file
+    from heedful.lines import input_lines
     from heedful.translation import Translator
 
+    form = form or ("text" if search["n_best"] == 1 else "nbest")
+    if alternatives and form != "jsonl":
+        raise click.UsageError("--alternatives goes with --format jsonl")
     translator = Translator.load(*models, device=device, engine=engine)
-    form, num_split = form or ("text" if search["n_best"] == 1 else "nbest"), 0
     options = replace(search_options(translator.options, **search), token_scores=form == "jsonl")
+    details = _details(translator, models[0], device, alternatives) if alignments or form == "jsonl" else None
     prefixes = input_lines(prefix) if prefix else None
-    with output_file(output) as out:
-        for number, translation in enumerate(_translations(translator, file, options, prefixes)):
-            out.write("".join(f"{line}\n" for line in _formatted(form, number, translation)))
-            out.flush()
-            num_split += translation.num_parts > 1
+    num_split = _write(_translations(translator, file, options, prefixes), form, output, alignments, details)
     if num_split:
         say(f"{num_split:,} lines were longer than data.max_length of the model: translated in parts and joined")
+
+
+def _details(translator: Translator, model: Path, device: str, alternatives: int) -> Details:
+    from heedful.alignment import Aligner
+    from heedful.details import Details
+
+    return Details(translator, Aligner.load(model, device=device), alternatives)
+
+
+def _write(
+    translations: Iterator[Translation],
+    form: str,
+    output: Path | None,
+    alignments: Path | None,
+    details: Details | None,
+) -> int:
+    """Write them as they come; returns how many lines were split."""
+    from heedful.lines import output_file
+
+    num_split = 0
+    with output_file(output) as out, output_file(alignments) if alignments else nullcontext() as links:
+        for number, translation in enumerate(translations):
+            out.write("".join(f"{line}\n" for line in _formatted(form, number, translation, details)))
+            out.flush()
+            if links is not None and details is not None:
+                links.write(f"{details.alignment(translation)}\n")
+            num_split += translation.num_parts > 1
+    return num_split
 
 
 def search_options(
@@ -103,10 +136,10 @@ def _translations(
         yield from translator.translate_lines(burst, options=options)
 
 
-def _formatted(form: str, number: int, translation: Translation) -> list[str]:
+def _formatted(form: str, number: int, translation: Translation, details: Details | None) -> list[str]:
     """text: the best one; nbest: `i ||| text ||| features ||| score` as Moses writes it; jsonl: all there is."""
     if form == "text":
         return [translation.text]
-    if form == "jsonl":
-        return [json.dumps(translation.record(), ensure_ascii=False)]
+    if details is not None and form == "jsonl":
+        return [json.dumps(details.record(translation), ensure_ascii=False)]
     return [f"{number} ||| {h.text} ||| logprob={h.log_prob:.4f} ||| {h.score:.4f}" for h in translation.hypotheses]

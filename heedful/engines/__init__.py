@@ -11,12 +11,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from heedful.errors import ConfigError, DataError
 from heedful.search import Hypothesis
 
-__all__ = ["Engine", "Hypothesis", "Request", "Sampling", "SearchOptions", "length_limit"]
+__all__ = ["Engine", "Foresight", "Hypothesis", "Request", "Sampling", "SearchOptions", "length_limit"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,3 +90,11 @@ class Engine(Protocol):
 
     def score(self, pairs: Iterable[tuple[Sequence[int], Sequence[int]]]) -> Iterator[list[float]]:
         """The log-probability of each token of a given target, and of the eos behind it, for (source, target) pairs."""
+
+
+@runtime_checkable
+class Foresight(Protocol):
+    """What our engines can do besides."""
+
+    def next_tokens(self, request: Request, count: int) -> list[tuple[int, float]]:
+        """The likeliest tokens behind the prefix, and their probabilities; the eos may be among them."""

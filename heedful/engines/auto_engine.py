@@ -52,6 +52,10 @@ class AutoEngine:
         """In full precision."""
         return self.torch.score(pairs)
 
+    def next_tokens(self, request: Request, count: int) -> list[tuple[int, float]]:
+        """By the engine that translates."""
+        return self.fast.next_tokens(request, count)
+
 
 def open_engine(models: Sequence[Path], name: str, device: torch.device) -> Opened:
     """The engine of that name with these models; several are an ensemble."""

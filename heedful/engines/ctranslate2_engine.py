@@ -18,6 +18,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+import numpy as np
 import torch
 
 from heedful.engines import Request, SearchOptions, length_limit
@@ -125,6 +126,22 @@ class CTranslate2Engine:
         if not ids or ids[-1] != 0:
             return _Found(ids, None)
         return _Found(ids[:-1], None if score is None else score * len(ids) ** alpha)
+
+    def next_tokens(self, request: Request, count: int) -> list[tuple[int, float]]:
+        """The likeliest tokens behind the prefix, and their probabilities."""
+        self._check_length(max(len(request.source_ids), len(request.prefix_ids)))
+        (result,) = self.translator.translate_batch(
+            [self._tokens(request.source_ids)],
+            target_prefix=[self._tokens(request.prefix_ids)],
+            beam_size=1,
+            max_decoding_length=len(request.prefix_ids) + 1,
+            min_decoding_length=0,
+            max_input_length=0,
+            return_logits_vocab=True,
+        )
+        logits_V = torch.from_numpy(np.array(result.logits[0][-1], dtype=np.float32)).flatten()
+        best = logits_V.softmax(dim=0).topk(min(count, logits_V.numel()))
+        return list(zip(best.indices.tolist(), best.values.tolist(), strict=True))
 
     def _tokens(self, ids: Sequence[int]) -> list[str]:
         return [self.pieces[i] for i in ids]

@@ -89,6 +89,17 @@ class TorchEngine:
         scores_T = _mean_log_probs(logits).gather(1, target_T1).squeeze(1)
         return [part.tolist() for part in scores_T.cpu().split(target_lengths_N.tolist())]
 
+    @torch.no_grad()
+    def next_tokens(self, request: Request, count: int) -> list[tuple[int, float]]:
+        """The likeliest tokens behind the prefix, and their probabilities."""
+        source, lengths_1 = _joined([request.source_ids])
+        target, target_lengths_1 = _joined([request.prefix_ids])
+        packed = pack_source(source, lengths_1).to(self.device)
+        target_in = pack_target(shift_right(target), target_lengths_1, lengths_1).to(self.device)
+        probs_V = _mean_log_probs([model(packed, target_in)[-1] for model in self.models]).exp()
+        best = probs_V.topk(min(count, probs_V.numel()))
+        return list(zip(best.indices.tolist(), best.values.tolist(), strict=True))
+
     def encode(self, sources: Sequence[Sequence[int]]) -> tuple[list[Memory], int]:
         """The memory of the sentences in each model, and the length of the longest, eos included."""
         packed: Packed = pack_source(*_joined(sources)).to(self.device)

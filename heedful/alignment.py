@@ -1,0 +1,206 @@
+"""Word alignments from cross-attention, in Pharaoh format: `0-0 1-2` says that target word 2 comes from source word 1.
+
+A target word is aligned with the source word that most of the attention goes to in the step that *produces* the word's
+first piece; what goes to punctuation marks and to the eos does not count. Words are what stands between spaces, counted
+from 0. Which heads are asked is chosen by the alignment error on validation sentences of the built-in corpus, whose
+alignments the grammar knows, and kept beside the model; for other languages it is the mean over a layer.
+"""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Self, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from heedful.checkpoint import load_model
+from heedful.config import ModelConfig
+from heedful.device import choose_device
+from heedful.export.cache import cache_file
+from heedful.grammar import LANGUAGES, Example, built_in_corpus
+from heedful.model.attention import recorded_attention
+from heedful.model.layers import DecoderLayer
+from heedful.model.transformer import Transformer
+from heedful.packed import pack_source, pack_target, shift_right
+from heedful.tokenizer import Tokenizer
+from heedful.translation import Translation
+
+Alignment: TypeAlias = tuple[tuple[int, int], ...]
+"""Pairs of source word and target word, in the order of the source."""
+
+Heads: TypeAlias = tuple[tuple[int, int], ...]
+"""Layer and number of the heads whose mean is looked at; both count from 0."""
+
+SENTENCES = 200  # on which heads are judged
+SHALLOW = 3  # decoders of so many layers align in their last one, deeper ones in the last but one
+EOS_ID = 0
+
+
+def pharaoh(alignment: Alignment) -> str:
+    """As text: `0-0 1-2`."""
+    return " ".join(f"{source}-{target}" for source, target in alignment)
+
+
+def alignment_error_rate(found: Iterable[Alignment], gold: Iterable[Alignment]) -> float:
+    """1 − 2 |A ∩ G| / (|A| + |G|), over all sentences together; all links of G are sure."""
+    pairs = [(set(one), set(other)) for one, other in zip(found, gold, strict=True)]
+    total = sum(len(one) + len(other) for one, other in pairs)
+    return 1 - 2 * sum(len(one & other) for one, other in pairs) / total if total else 0.0
+
+
+class Aligner:
+    """Aligns the words of given pairs, by a model and some of its heads."""
+
+    def __init__(self, model: Transformer, tokenizer: Tokenizer, heads: Heads) -> None:
+        self.model, self.tokenizer, self.heads = model, tokenizer, heads
+
+    @classmethod
+    def load(cls, model: str | Path, *, device: str = "auto") -> Self:
+        """With the heads that were chosen for this model before, or are chosen now."""
+        path = Path(model)
+        loaded = load_model(path, device=choose_device(device))
+        kept = cache_file(path, "alignment")
+        languages = loaded.source_language, loaded.target_language
+        heads = _read(kept, loaded.model.config) or heads_for(loaded.model, loaded.tokenizer, languages)
+        _write(kept, heads)
+        return cls(loaded.model, loaded.tokenizer, heads)
+
+    def align(self, source_ids: Sequence[int], target_ids: Sequence[int]) -> Alignment:
+        """The alignment of one pair; ids without eos."""
+        weights_LHTS = cross_attention(self.model, source_ids, target_ids)
+        words_LHJI = word_weights(weights_LHTS, self.tokenizer.pieces(source_ids), self.tokenizer.pieces(target_ids))
+        return links(words_LHJI, self.heads)
+
+    def align_translation(self, translation: Translation, rank: int = 0) -> Alignment:
+        """The alignment of a translated line with its n-th best translation; the parts of a split line in a row."""
+        found: list[tuple[int, int]] = []
+        source_words = target_words = 0
+        for source_ids, part in zip(translation.source_ids, translation.hypotheses[rank].parts, strict=True):
+            aligned = self.align(source_ids, part.ids)
+            found += [(source_words + i, target_words + j) for i, j in aligned]
+            source_words += num_words(self.tokenizer.pieces(source_ids))
+            target_words += num_words(self.tokenizer.pieces(part.ids))
+        return tuple(found)
+
+
+# ----------------------------------------------------------------------------------------------------- pieces → words
+
+
+def word_of_piece(pieces: Sequence[str]) -> list[int]:
+    """For each piece the number of the word that it is part of; a word begins where a piece begins with a space."""
+    words, word = [], -1
+    for piece in pieces:
+        word += piece.startswith("▁") or word < 0
+        words.append(word)
+    return words
+
+
+def num_words(pieces: Sequence[str]) -> int:
+    """How many words they spell."""
+    return max(word_of_piece(pieces), default=-1) + 1
+
+
+def _is_mark(piece: str) -> bool:
+    text = piece.removeprefix("▁")
+    return bool(text) and all(unicodedata.category(character).startswith("P") for character in text)
+
+
+def _spoken(pieces: Sequence[str]) -> list[list[int]]:
+    """The pieces of each word, without its punctuation marks, unless it is nothing else."""
+    groups: list[list[int]] = [[] for _ in range(num_words(pieces))]
+    for place, word in enumerate(word_of_piece(pieces)):
+        groups[word].append(place)
+    return [[place for place in group if not _is_mark(pieces[place])] or group for group in groups]
+
+
+def word_weights(weights_LHTS: Tensor, source: Sequence[str], target: Sequence[str]) -> Tensor:
+    """Weights of pieces → weights of J target words over I source words; L layers, H heads."""
+    firsts = [group[0] for group in _spoken(target)]
+    rows_LHJS = weights_LHTS[:, :, firsts]
+    columns = [rows_LHJS[..., group].sum(dim=-1) for group in _spoken(source)]
+    return torch.stack(columns, dim=-1) if columns else rows_LHJS[..., :0]
+
+
+def links(words_LHJI: Tensor, heads: Heads) -> Alignment:
+    """Each target word with the source word of the largest mean weight."""
+    if not words_LHJI.numel():
+        return ()
+    mean_JI = torch.stack([words_LHJI[layer, head] for layer, head in heads]).mean(dim=0)
+    return tuple(sorted((i, j) for j, i in enumerate(mean_JI.argmax(dim=1).tolist())))
+
+
+@torch.no_grad()
+def cross_attention(model: Transformer, source_ids: Sequence[int], target_ids: Sequence[int]) -> Tensor:
+    """The weights of all heads in the steps that produce the target: layers × heads × target × source, eos included."""
+    source, target = (np.array([*ids, EOS_ID], dtype=np.int64) for ids in (source_ids, target_ids))
+    lengths, target_lengths = np.array([len(source)]), np.array([len(target)])
+    with ExitStack() as stack:
+        parts = [layer.cross_attention for layer in model.decoder if isinstance(layer, DecoderLayer)]
+        recorders = [stack.enter_context(recorded_attention(part))[""] for part in parts]
+        memory = model.encode(pack_source(source, lengths).to(model.device))
+        model.decode(pack_target(shift_right(target), target_lengths, lengths).to(model.device), memory)
+    return torch.stack([recorder.weights[0] for recorder in recorders]).float().cpu()
+
+
+# ------------------------------------------------------------------------------------------------------ choosing heads
+
+
+def default_heads(config: ModelConfig) -> Heads:
+    """All heads of the last layer but one, or of the last one of a shallow decoder."""
+    layer = config.decoder_layers - (1 if config.decoder_layers <= SHALLOW else 2)
+    return tuple((layer, head) for head in range(config.num_heads))
+
+
+def heads_for(model: Transformer, tokenizer: Tokenizer, languages: tuple[str, str]) -> Heads:
+    """Chosen on the built-in corpus if it has these languages."""
+    if languages[0] == languages[1] or not set(languages) <= set(LANGUAGES):
+        return default_heads(model.config)
+    corpus = built_in_corpus(*languages, train_pairs=0, held_out_pairs=SENTENCES)
+    return choose_heads(model, tokenizer, corpus.valid)
+
+
+def choose_heads(model: Transformer, tokenizer: Tokenizer, examples: Sequence[Example]) -> Heads:
+    """The head with the least alignment error; then the one that helps it most, as long as one helps."""
+    words = [_example_weights(model, tokenizer, example) for example in examples]
+    gold = [example.alignment for example in examples]
+    rest = [(layer, head) for layer in range(len(model.decoder)) for head in range(model.config.num_heads)]
+    chosen: Heads = ()
+    least = 1.1
+    while rest:
+        errors = [alignment_error_rate([links(each, (*chosen, head)) for each in words], gold) for head in rest]
+        if min(errors) >= least:
+            break
+        least = min(errors)
+        chosen = (*chosen, rest.pop(errors.index(least)))
+    return chosen
+
+
+def _example_weights(model: Transformer, tokenizer: Tokenizer, example: Example) -> Tensor:
+    source_ids, target_ids = tokenizer.encode_batch([example.source, example.target])
+    weights_LHTS = cross_attention(model, source_ids, target_ids)
+    return word_weights(weights_LHTS, tokenizer.pieces(source_ids), tokenizer.pieces(target_ids))
+
+
+def _read(path: Path, config: ModelConfig) -> Heads | None:
+    """The heads that were kept, if they can be this model's."""
+    try:
+        heads = tuple((int(layer), int(head)) for layer, head in json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return None
+    fits = all(0 <= layer < config.decoder_layers and 0 <= head < config.num_heads for layer, head in heads)
+    return heads if heads and fits else None
+
+
+def _write(path: Path, heads: Heads) -> None:
+    """Keep them; a folder that cannot be written to does not matter."""
+    try:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps(heads) + "\n", encoding="utf-8")
+    except OSError:
+        return

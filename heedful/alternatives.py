@@ -1,0 +1,122 @@
+"""What else a word could have been, and how sure the model is of each.
+
+The alternatives for a word are the likeliest tokens behind all that stands before it, of those that begin a word or end
+the translation; each is finished to a whole word, and to a whole translation, by the search that made the translation.
+The confidence in a word is the probability of its pieces, given what stands before them. Words are what stands between
+spaces, counted from 0.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from itertools import compress, islice
+
+from heedful.alignment import num_words, word_of_piece
+from heedful.engines import Foresight, Request, SearchOptions
+from heedful.errors import ConfigError, DataError
+from heedful.search import Hypothesis
+from heedful.tokenizer import Tokenizer
+from heedful.translation import TextHypothesis, Translation, Translator
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A word of a translation and the model's probability of it."""
+
+    text: str
+    probability: float
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """A word that could stand at a place, the probability of the piece it begins with, and the line that follows."""
+
+    word: str  # empty: the translation ends before this place
+    probability: float
+    text: str
+
+
+def word_confidences(hypothesis: TextHypothesis) -> list[Word]:
+    """The words of a translation, each with its probability; empty where the engine gave no token scores."""
+    return [word for part in hypothesis.parts for word in _words(part, hypothesis.tokenizer)]
+
+
+def _words(part: Hypothesis, tokenizer: Tokenizer) -> list[Word]:
+    if not part.token_log_probs:
+        return []
+    pieces = tokenizer.pieces(part.ids)
+    places: list[list[int]] = [[] for _ in range(num_words(pieces))]
+    for place, word in enumerate(word_of_piece(pieces)):
+        places[word].append(place)
+    return [
+        Word(tokenizer.decode([part.ids[p] for p in group]), math.exp(sum(part.token_log_probs[p] for p in group)))
+        for group in places
+    ]
+
+
+def alternatives(
+    translator: Translator,
+    translation: Translation,
+    position: int,
+    *,
+    count: int = 5,
+    options: SearchOptions | None = None,
+) -> list[Alternative]:
+    """The likeliest words at this position of the best translation, likeliest first; its own word is among them."""
+    part_number, begin = _place(translator.tokenizer, translation, position)
+    part = translation.hypotheses[0].parts[part_number]
+    request = Request(translation.source_ids[part_number], part.ids[:begin])
+    eos = translator.tokenizer.eos_id
+    found = _next_tokens(translator, request, (eos, *part.ids[begin : begin + 1]), count)
+    requests = [replace(request, prefix_ids=(*request.prefix_ids, token)) for token, _ in found if token != eos]
+    wanted = replace(options or translator.options, n_best=1, sampling=None, token_scores=False)
+    finished = iter(list(translator.engine.translate(requests, wanted)))
+    result = []
+    for token, probability in found:
+        ids = tuple(request.prefix_ids) if token == eos else next(finished)[0].ids
+        word = _word_at(translator.tokenizer, ids, begin)
+        result.append(Alternative(word, probability, _line(translator.tokenizer, translation, part_number, ids)))
+    return result
+
+
+def _next_tokens(translator: Translator, request: Request, own: tuple[int, ...], count: int) -> list[tuple[int, float]]:
+    """Of those that begin a word, and of `own`, which may come whatever they are."""
+    if not isinstance(translator.engine, Foresight):
+        raise ConfigError("this engine tells no alternatives; the torch and the ctranslate2 engine do")
+    if count < 1:
+        raise ConfigError(f"{count} alternatives cannot be given; ask for 1 or more")
+    tokenizer = translator.tokenizer
+    likeliest = translator.engine.next_tokens(request, tokenizer.vocab_size)
+    pieces = tokenizer.pieces(token for token, _ in likeliest)
+    may_come = [piece.startswith("▁") or token in own for (token, _), piece in zip(likeliest, pieces, strict=True)]
+    return list(islice(compress(likeliest, may_come), count))
+
+
+def _place(tokenizer: Tokenizer, translation: Translation, position: int) -> tuple[int, int]:
+    """The part of the line, and the piece in it, at which the word begins; behind the last word: the end."""
+    before = 0
+    parts = translation.hypotheses[0].parts if translation.hypotheses else ()
+    for number, part in enumerate(parts):
+        words = word_of_piece(tokenizer.pieces(part.ids))
+        here = num_words(tokenizer.pieces(part.ids))
+        is_last = number == len(parts) - 1
+        if 0 <= position - before < here:
+            return number, words.index(position - before)
+        if is_last and position == before + here:
+            return number, len(part.ids)
+        before += here
+    raise DataError(f"there is no word {position} in a translation of {before} words, counted from 0")
+
+
+def _word_at(tokenizer: Tokenizer, ids: tuple[int, ...], begin: int) -> str:
+    """The piece there, and all that follow until the next word."""
+    pieces = tokenizer.pieces(ids[begin:])
+    words = word_of_piece(pieces)
+    return tokenizer.decode([i for i, word in zip(ids[begin:], words, strict=True) if word == 0])
+
+
+def _line(tokenizer: Tokenizer, translation: Translation, part_number: int, ids: tuple[int, ...]) -> str:
+    texts = [tokenizer.decode(part.ids) for part in translation.hypotheses[0].parts]
+    texts[part_number] = tokenizer.decode(ids)
+    return " ".join(text for text in texts if text)
