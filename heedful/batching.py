@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TypeAlias, TypeVar
 
@@ -18,12 +18,14 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from heedful.packed import Packed, pack_source, pack_target, shift_right
+from heedful.packed import Packed, fill_pairs, num_pair_numbers, pack_source, pack_target, shift_right
 from heedful.shards import Shards
+from heedful.tiles import ALIGNMENT, StaticShape
 
 Numbers: TypeAlias = npt.NDArray[np.int64]
 Words64: TypeAlias = npt.NDArray[np.uint64]
 T = TypeVar("T")
+B = TypeVar("B")
 
 # How many pairs of the endless stream are looked up at once.
 CHUNK_PAIRS = 16_384
@@ -59,6 +61,33 @@ def make_batch(shards: Shards, pairs_N: Numbers) -> Batch:
         target_out_T=torch.from_numpy(target_T),
         num_target_tokens=len(target_T),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class NumberedBatch:
+    """The same for a GPU: everything in one array of a fixed size, which `view_pairs` reads."""
+
+    numbers_I: Tensor
+    num_target_tokens: int
+
+
+def make_numbered_batch(shape: StaticShape, shards: Shards, pairs_N: Numbers) -> NumberedBatch:
+    """The pairs with these numbers, in pinned memory where there is a GPU, so that copying them holds up nobody."""
+    numbers_I = torch.empty(num_pair_numbers(shape), dtype=torch.int32, pin_memory=torch.cuda.is_available())
+    target_T, target_lengths_N = shards.target.gather(pairs_N)
+    fill_pairs(numbers_I.numpy(), *shards.source.gather(pairs_N), target_T, target_lengths_N, shape)
+    return NumberedBatch(numbers_I, len(target_T))
+
+
+def static_shape(rows: int, max_length: int) -> StaticShape:
+    """The shape that holds every micro-batch of at most `rows` tokens a side."""
+    aligned = -(-rows // ALIGNMENT) * ALIGNMENT
+    return StaticShape(rows=aligned, sentences=most_sentences(rows), longest=max_length + 1)
+
+
+def most_sentences(rows: int) -> int:
+    """A micro-batch holds no more: tables of a fixed size need some bound, and few texts come near this one."""
+    return max(1, rows // 4)
 
 
 def _mix(words: Words64) -> Words64:
@@ -108,39 +137,57 @@ def pair_stream(num_pairs: int, seed: int) -> Iterator[Numbers]:
 
 
 def micro_batches(shards: Shards, *, seed: int, rows: int) -> Iterator[Numbers]:
-    """The stream cut into micro-batches: each takes the next pairs while neither side exceeds `rows` tokens."""
+    """The stream cut into micro-batches: each takes the next pairs while neither side exceeds `rows` tokens.
+
+    (Nor do they exceed `most_sentences`.)
+    """
     waiting = np.empty(0, dtype=np.int64)
-    stream = pair_stream(len(shards), seed)
+    stream, most = pair_stream(len(shards), seed), most_sentences(rows)
     while True:
-        # Every pair has at least two tokens on each side together with its eos, or one: rows bounds the pairs.
-        while len(waiting) <= rows:
+        while len(waiting) <= most:
             waiting = np.concatenate([waiting, next(stream)])
         ends_source = np.cumsum(shards.source.lengths[waiting])
         ends_target = np.cumsum(shards.target.lengths[waiting])
         first = 0
-        while len(waiting) - first > rows:
+        while len(waiting) - first > most:
             used_source = int(ends_source[first - 1]) if first else 0
             used_target = int(ends_target[first - 1]) if first else 0
             fit_source = int(np.searchsorted(ends_source, used_source + rows, side="right"))
             fit_target = int(np.searchsorted(ends_target, used_target + rows, side="right"))
-            yield waiting[first : min(fit_source, fit_target)]
-            first = min(fit_source, fit_target)
+            end = min(fit_source, fit_target, first + most)
+            yield waiting[first:end]
+            first = end
         waiting = waiting[first:]
 
 
-def step_batches(
-    shards: Shards, *, seed: int, rows: int, num_micro_batches: int, first_step: int, rank: int, num_ranks: int
-) -> Iterator[list[Batch]]:
-    """What this rank does in each step from `first_step` on: of a step's micro-batches those numbered rank, rank + W …
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Of the micro-batches of a step, those that one of several ranks does: numbers rank, rank + W, …"""
 
-    The micro-batches of a step are the same however many ranks share them.
-    """
+    rank: int = 0
+    num_ranks: int = 1
+
+
+ALONE = Share()
+
+
+def step_batches(
+    shards: Shards,
+    make: Callable[[Shards, Numbers], B],
+    *,
+    seed: int,
+    rows: int,
+    num_micro_batches: int,
+    first_step: int = 1,
+    share: Share = ALONE,
+) -> Iterator[list[B]]:
+    """What a rank does in each step from `first_step` on; the steps are the same however many ranks share them."""
     stream = micro_batches(shards, seed=seed, rows=rows)
     for _ in range((first_step - 1) * num_micro_batches):
         next(stream)
     while True:
         step = [next(stream) for _ in range(num_micro_batches)]
-        yield [make_batch(shards, pairs_N) for pairs_N in step[rank::num_ranks]]
+        yield [make(shards, pairs_N) for pairs_N in step[share.rank :: share.num_ranks]]
 
 
 def prefetched(items: Iterator[T], *, depth: int = 4) -> Iterator[T]:

@@ -1,30 +1,30 @@
-"""One training step (§5.3, §5.4): what happens between a batch and the new weights, and what a checkpoint holds of it.
+"""One training step (§5.3): from a step's micro-batches to the new weights; and what a checkpoint holds of it.
 
-It knows the model only as something that gives a loss. A dropout mask follows from (seed, step, micro-batch) and
-nothing else here is random, so a run that was killed and is started again does what it would have done.
+How a micro-batch becomes gradients is the affair of `passes.py`. A dropout mask follows from (seed, step, micro-batch)
+and nothing else here is random, so a run that was killed and is started again does what it would have done.
 """
 
 from __future__ import annotations
 
 import os
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias
 
 import torch
 from torch import Tensor, nn
-from torch.nn.parallel import DistributedDataParallel
 
-from heedful.batching import Batch, derived_seed
+from heedful.batching import Batch, NumberedBatch, derived_seed
 from heedful.checkpoint import Snapshot, load_weights
 from heedful.config import Config, TrainConfig
 from heedful.distributed import World
 from heedful.errors import CheckpointError, DeviceError
-from heedful.loss import projected_loss
 from heedful.model.transformer import Transformer
+from heedful.passes import make_passes
 from heedful.schedule import learning_rate
 
+AnyBatch: TypeAlias = Batch | NumberedBatch
 ADAM_BETAS, ADAM_EPS = (0.9, 0.98), 1e-9  # §5.3
 
 
@@ -38,20 +38,6 @@ class Progress:
     skipped_steps: int = 0
     best_loss: float | None = None
     validations_without_gain: int = 0
-
-
-class Objective(nn.Module):
-    """Model and loss in one module, so that DistributedDataParallel sees every use of every weight."""
-
-    def __init__(self, model: Transformer, label_smoothing: float) -> None:
-        super().__init__()
-        self.model, self.label_smoothing = model, label_smoothing
-
-    def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """The sums over the target tokens: smoothed loss, true negative log-likelihood."""
-        hidden_TD = self.model.decode(batch.target_in, self.model.encode(batch.source))
-        sums = projected_loss(hidden_TD, self.model.embedding.weight_VD, batch.target_out_T, self.label_smoothing)
-        return sums.smoothed, sums.negative_log_likelihood
 
 
 @dataclass
@@ -80,55 +66,37 @@ class Trainer:
         self.progress = Progress()
         self.precision = resolved_precision(config.train, device)
         model.to(device, torch.float64 if self.precision == "fp64" else torch.float32).train()
-        objective = Objective(model, config.train.label_smoothing)
-        self.objective: nn.Module = DistributedDataParallel(objective) if world.size > 1 else objective
+        self.passes = make_passes(model, config, precision=self.precision, world=world)
         self.optimizer = torch.optim.Adam(
             model.parameters(), lr=0.0, betas=ADAM_BETAS, eps=ADAM_EPS, fused=device.type != "mps"
         )
         self.totals = Totals(device)
 
-    def step(self, batches: list[Batch]) -> None:
+    def step(self, batches: Sequence[AnyBatch]) -> None:
         """One optimizer step over this rank's micro-batches; a step whose gradient is not finite changes nothing."""
         step = self.progress.step + 1
-        tokens = self._all_tokens(batches)
-        sums = torch.zeros_like(self.totals.sums)
-        for i, batch in enumerate(batches):
-            sums += self._backward(step, i, batch, tokens, is_last=i == len(batches) - 1)
-        self._update(step, sums)
+        own_tokens = sum(batch.num_target_tokens for batch in batches)
+        # Counted on the host, so that the device need not wait.
+        tokens = int(self.world.sum(torch.tensor([own_tokens])).item())
+        sums_2 = self._add_gradients(step, batches, factor=1 / tokens)
+        self._update(step, sums_2, own_tokens)
         self.progress = replace(self.progress, step=step, target_tokens=self.progress.target_tokens + tokens)
 
-    def _all_tokens(self, batches: list[Batch]) -> int:
-        """The target tokens of the whole step, on all ranks; counted on the host, so the device need not wait."""
-        tokens = torch.tensor([sum(batch.num_target_tokens for batch in batches)])
-        return int(self.world.sum(tokens).item())
+    def _add_gradients(self, step: int, batches: Sequence[AnyBatch], *, factor: float) -> Tensor:
+        sums_2 = torch.zeros_like(self.totals.sums[:2])
+        for i, batch in enumerate(batches):
+            seed = derived_seed(self.config.train.seed, step, self.world.rank + i * self.world.size)
+            ends = {"is_first": i == 0, "is_last": i == len(batches) - 1}
+            sums_2 += self.passes.add(batch, seed=seed, factor=factor, **ends).to(sums_2)
+        return sums_2
 
-    def _backward(self, step: int, i: int, batch: Batch, tokens: int, *, is_last: bool) -> Tensor:
-        """Add the gradient of one micro-batch: that of its loss sum over the tokens of the whole step."""
-        micro_batch = self.world.rank + i * self.world.size
-        torch.manual_seed(derived_seed(self.config.train.seed, step, micro_batch))
-        with self._gradient_sync(is_last):
-            with self._autocast():
-                smoothed, nll = self.objective(batch.to(self.device))
-            # DistributedDataParallel takes the mean over ranks; the factor makes it the sum.
-            (smoothed * (self.world.size / tokens)).backward()
-        count = smoothed.new_tensor(batch.num_target_tokens)
-        return torch.stack([smoothed.detach(), nll, count]).to(self.totals.sums)
-
-    def _gradient_sync(self, is_last: bool) -> AbstractContextManager[Any]:
-        if isinstance(self.objective, DistributedDataParallel) and not is_last:
-            return self.objective.no_sync()
-        return nullcontext()
-
-    def _autocast(self) -> AbstractContextManager[Any]:
-        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bf16")
-
-    def _update(self, step: int, sums: Tensor) -> None:
-        gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
-        norm = nn.utils.get_total_norm(gradients)
+    def _update(self, step: int, sums_2: Tensor, tokens: int) -> None:
+        norm = nn.utils.get_total_norm(self.passes.gradients())
         bad = ~norm.isfinite()
         self._optimizer_step(step, bad)
         totals = self.totals
-        totals.sums += torch.where(bad, 0.0, sums)
+        totals.sums[:2] += torch.where(bad, 0.0, sums_2)
+        totals.sums[2] += ~bad * tokens
         totals.gradient_norm = torch.where(bad, totals.gradient_norm, norm.to(totals.gradient_norm))
         totals.skipped_steps += bad
         totals.skipped_in_a_row = (totals.skipped_in_a_row + 1) * bad
@@ -143,7 +111,6 @@ class Trainer:
             # The fused kernels read this flag (it is what torch's GradScaler sets).
             self.optimizer.found_inf = bad.float()  # type: ignore[attr-defined]
             self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
 
     def learning_rate(self, step: int) -> float:
         """Equation 3 with this run's settings."""

@@ -16,13 +16,13 @@ from typing import TypeAlias
 
 import torch
 
-from heedful.batching import Batch, prefetched, step_batches
+from heedful.batching import Share, prefetched, step_batches
 from heedful.checkpoint import last_whole, prune_checkpoints, save_checkpoint, step_folder
 from heedful.config import TrainConfig
 from heedful.errors import DeviceError, TrainingError
 from heedful.model.transformer import Transformer
 from heedful.shards import Shards
-from heedful.trainer import Trainer
+from heedful.trainer import AnyBatch, Trainer
 
 LOG_STEPS = 20
 # So many steps in a row without a finite gradient end the run.
@@ -126,16 +126,16 @@ def train(
     yield EndRecord(trainer.progress.step, reason)
 
 
-def _batches(trainer: Trainer, shards: Shards) -> Iterator[list[Batch]]:
+def _batches(trainer: Trainer, shards: Shards) -> Iterator[list[AnyBatch]]:
     train_config, world = trainer.config.train, trainer.world
     return step_batches(
         shards,
+        trainer.passes.make,
         seed=train_config.seed,
         rows=train_config.batch_tokens // train_config.micro_batches,
         num_micro_batches=train_config.micro_batches,
         first_step=trainer.progress.step + 1,
-        rank=world.rank,
-        num_ranks=world.size,
+        share=Share(world.rank, world.size),
     )
 
 

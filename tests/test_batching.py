@@ -9,7 +9,20 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heedful.batching import Batch, derived_seed, make_batch, micro_batches, prefetched, shuffled, step_batches
+from heedful.batching import (
+    Batch,
+    Share,
+    derived_seed,
+    make_batch,
+    make_numbered_batch,
+    micro_batches,
+    most_sentences,
+    prefetched,
+    shuffled,
+    static_shape,
+    step_batches,
+)
+from heedful.packed import NO_TARGET, view_pairs
 from heedful.shards import Shards
 from tests.memory_shards import random_shards, shards
 
@@ -17,14 +30,9 @@ from tests.memory_shards import random_shards, shards
 def steps(
     data: Shards, num_steps: int, *, first_step: int = 1, rank: int = 0, num_ranks: int = 1, num_micro_batches: int = 2
 ) -> list[list[Batch]]:
+    share = Share(rank, num_ranks)
     stream = step_batches(
-        data,
-        seed=3,
-        rows=40,
-        num_micro_batches=num_micro_batches,
-        first_step=first_step,
-        rank=rank,
-        num_ranks=num_ranks,
+        data, make_batch, seed=3, rows=40, num_micro_batches=num_micro_batches, first_step=first_step, share=share
     )
     return list(islice(stream, num_steps))
 
@@ -72,8 +80,10 @@ def test_a_micro_batch_is_full_and_within_its_budget(rows: int, num_pairs: int) 
     for part, following in pairwise(parts):
         source, target = (int(side.lengths[part].sum()) for side in (data.source, data.target))
         assert max(source, target) <= rows
+        assert len(part) <= most_sentences(rows)
         next_source, next_target = (int(side.lengths[following[0]]) for side in (data.source, data.target))
-        assert max(source + next_source, target + next_target) > rows
+        is_full = max(source + next_source, target + next_target) > rows
+        assert is_full or len(part) == most_sentences(rows)
 
 
 def test_a_batch_follows_from_seed_and_step() -> None:
@@ -97,6 +107,18 @@ def test_a_batch_shows_the_shifted_target() -> None:
     assert batch.target_in.positions_T.tolist() == [0, 1, 0, 1, 2, 3]
     assert batch.num_target_tokens == 6
     assert torch.equal(batch.to(torch.device("cpu")).target_out_T, batch.target_out_T)
+
+
+def test_a_numbered_batch_says_the_same() -> None:
+    data = random_shards(20)
+    shape, pairs_N = static_shape(120, 12), np.array([3, 1, 7])
+    batch, numbered = make_batch(data, pairs_N), make_numbered_batch(shape, data, pairs_N)
+    source, target_in, target_out_T = view_pairs(numbered.numbers_I, shape)
+    num_source, num_target = len(batch.source.tokens_T), batch.num_target_tokens
+    assert numbered.num_target_tokens == num_target
+    assert source.tokens_T[:num_source].tolist() == batch.source.tokens_T.tolist()
+    assert target_in.tokens_T[:num_target].tolist() == batch.target_in.tokens_T.tolist()
+    assert target_out_T.tolist() == batch.target_out_T.tolist() + [NO_TARGET] * (shape.rows - num_target)
 
 
 def test_prefetching_changes_nothing_but_the_thread() -> None:

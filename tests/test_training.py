@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 import torch
 
-from heedful.batching import Batch
 from heedful.checkpoint import checkpoint_steps, weights_to_average
 from heedful.config import Config, resolve
 from heedful.distributed import World
 from heedful.errors import DeviceError, TrainingError
 from heedful.model.transformer import Transformer
-from heedful.trainer import Trainer
+from heedful.trainer import AnyBatch, Trainer
 from heedful.training import (
     NON_FINITE_LIMIT,
     CheckpointRecord,
@@ -125,7 +124,7 @@ def test_a_few_losses_without_a_number_are_skipped_and_counted(tmp_path: Path) -
 def test_out_of_memory_says_which_setting_to_change(tmp_path: Path, error: Exception) -> None:
     trainer = new_trainer(config())
 
-    def fail(batches: list[Batch]) -> None:
+    def fail(batches: Sequence[AnyBatch]) -> None:
         raise error
 
     trainer.step = fail  # type: ignore[method-assign]
@@ -136,7 +135,7 @@ def test_out_of_memory_says_which_setting_to_change(tmp_path: Path, error: Excep
 def test_other_errors_stay_what_they_are(tmp_path: Path) -> None:
     trainer = new_trainer(config())
 
-    def fail(batches: list[Batch]) -> None:
+    def fail(batches: Sequence[AnyBatch]) -> None:
         raise RuntimeError("something of ours")
 
     trainer.step = fail  # type: ignore[method-assign]

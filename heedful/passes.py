@@ -1,0 +1,124 @@
+"""From a micro-batch to gradients: the forward and the backward pass, plain or through our kernels.
+
+Two ways, equal by test: `PlainPasses` is autograd on the model as it is written, on any device; `KernelPasses` is
+`cuda_step.py`, with bfloat16 products, on CUDA. `make_passes` is the one place that chooses. They know ranks, whose
+gradients they sum; no optimizer, no schedule.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from importlib.util import find_spec
+from typing import Any, Protocol, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from heedful.batching import Batch, NumberedBatch, Numbers, make_batch, make_numbered_batch, static_shape
+from heedful.config import Config
+from heedful.distributed import World
+from heedful.loss import projected_loss
+from heedful.model.transformer import Transformer
+from heedful.shards import Shards
+
+B = TypeVar("B")
+
+
+class Passes(Protocol[B]):
+    """What one step asks for: gradients of the loss's sum over all its micro-batches and ranks, times a factor."""
+
+    def make(self, shards: Shards, pairs_N: Numbers, /) -> B:
+        """A micro-batch of these pairs, packed as it is wanted here."""
+
+    def add(self, batch: B, *, seed: int, factor: float, is_first: bool, is_last: bool) -> Tensor:
+        """Add the gradient of a micro-batch, the first of a step or the last one or neither.
+
+        The dropout masks follow from the seed. Returns the sums of smoothed loss and negative log-likelihood.
+        """
+
+    def gradients(self) -> list[Tensor]:
+        """The gradients as they are now."""
+
+
+class Objective(nn.Module):
+    """Model and loss in one module, so that DistributedDataParallel sees every use of every weight."""
+
+    def __init__(self, model: Transformer, label_smoothing: float) -> None:
+        super().__init__()
+        self.model, self.label_smoothing = model, label_smoothing
+
+    def forward(self, batch: Batch) -> Tensor:
+        """The sums over the target tokens: smoothed loss, true negative log-likelihood."""
+        hidden_TD = self.model.decode(batch.target_in, self.model.encode(batch.source))
+        sums = projected_loss(hidden_TD, self.model.embedding.weight_VD, batch.target_out_T, self.label_smoothing)
+        return torch.stack([sums.smoothed, sums.negative_log_likelihood])
+
+
+class PlainPasses:
+    """Autograd; between ranks DistributedDataParallel, which sends gradients while the backward pass goes on."""
+
+    def __init__(self, model: Transformer, config: Config, *, world: World, autocast: bool) -> None:
+        objective = Objective(model, config.train.label_smoothing)
+        self.objective: nn.Module = DistributedDataParallel(objective) if world.size > 1 else objective
+        self.model, self.world, self.autocast = model, world, autocast
+
+    def make(self, shards: Shards, pairs_N: Numbers, /) -> Batch:
+        """Packed rows of any number."""
+        return make_batch(shards, pairs_N)
+
+    def add(self, batch: Batch, *, seed: int, factor: float, is_first: bool, is_last: bool) -> Tensor:
+        """One micro-batch; only the last one of a step sends gradients."""
+        if is_first:
+            self.model.zero_grad(set_to_none=True)
+        torch.manual_seed(seed)
+        with self._gradient_sync(is_last):
+            with torch.autocast(self.model.device.type, torch.bfloat16, enabled=self.autocast):
+                sums_2: Tensor = self.objective(batch.to(self.model.device))
+            # DistributedDataParallel takes the mean over ranks; the number of them makes it the sum.
+            (sums_2[0] * (self.world.size * factor)).backward()
+        return sums_2.detach()
+
+    def _gradient_sync(self, is_last: bool) -> AbstractContextManager[Any]:
+        if isinstance(self.objective, DistributedDataParallel) and not is_last:
+            return self.objective.no_sync()
+        return nullcontext()
+
+    def gradients(self) -> list[Tensor]:
+        """Those of all parameters."""
+        return [parameter.grad for parameter in self.model.parameters() if parameter.grad is not None]
+
+
+class KernelPasses:
+    """One CUDA graph for a micro-batch; all gradients lie in two tensors, and are summed over ranks at the end."""
+
+    def __init__(self, model: Transformer, config: Config, *, world: World) -> None:
+        from heedful.cuda_step import CudaStep  # needs Triton, which is not everywhere
+
+        self.shape = static_shape(config.train.batch_tokens // config.train.micro_batches, config.data.max_length)
+        self.step = CudaStep(model, self.shape, label_smoothing=config.train.label_smoothing)
+        self.world = world
+
+    def make(self, shards: Shards, pairs_N: Numbers, /) -> NumberedBatch:
+        """One array, always of the same size."""
+        return make_numbered_batch(self.shape, shards, pairs_N)
+
+    def add(self, batch: NumberedBatch, *, seed: int, factor: float, is_first: bool, is_last: bool) -> Tensor:
+        """One micro-batch."""
+        self.step.load(batch.numbers_I, seed=seed, factor=factor)
+        sums_2 = self.step.backward(first=is_first).clone()
+        if is_last:
+            for gradients in self.step.mixed.gradients:
+                self.world.sum(gradients)
+        return sums_2
+
+    def gradients(self) -> list[Tensor]:
+        """All of them, in two tensors."""
+        return list(self.step.mixed.gradients)
+
+
+def make_passes(model: Transformer, config: Config, *, precision: str, world: World) -> Passes[Any]:
+    """The kernels where they are made for it: bfloat16 on CUDA."""
+    if precision == "bf16" and model.device.type == "cuda" and find_spec("triton") is not None:
+        return KernelPasses(model, config, world=world)
+    return PlainPasses(model, config, world=world, autocast=precision == "bf16")
