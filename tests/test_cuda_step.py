@@ -31,7 +31,7 @@ SHAPE = StaticShape(rows=128, sentences=8, longest=80)
 @pytest.mark.skipif(DEVICE.type == "cuda" or INTERPRETED, reason="the kernels run in this process")
 def test_a_step_holds_in_the_interpreter() -> None:
     environment = os.environ | {"TRITON_INTERPRET": "1"}
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", __file__]
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:xdist", __file__]
     done = subprocess.run(command, env=environment, cwd=Path(__file__).parent.parent, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
     assert " passed" in done.stdout

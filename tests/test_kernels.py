@@ -44,7 +44,7 @@ dtypes = pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.skipif(DEVICE.type == "cuda" or INTERPRETED, reason="the kernels run in this process")
 def test_the_kernels_agree_with_their_twins_in_the_interpreter() -> None:
     environment = os.environ | {"TRITON_INTERPRET": "1"}
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", __file__]
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:xdist", __file__]
     done = subprocess.run(command, env=environment, cwd=Path(__file__).parent.parent, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
     assert " passed" in done.stdout
