@@ -199,6 +199,15 @@ def test_a_closed_queue_finishes_what_it_has_and_takes_nothing_more() -> None:
     in_loop(work)
 
 
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs") / "run"
+    model = {"d_model": 16, "d_ff": 32, "num_layers": 1, "num_heads": 2}
+    data = {"source_language": "en", "target_language": "de"}
+    run_with_model(folder, TOKENIZER, resolve({"model": model, "data": data}))
+    return folder
+
+
 # ------------------------------------------------------------------------------------------------------------- server
 
 
@@ -296,6 +305,24 @@ def test_clients_that_dawdle_hold_up_nobody() -> None:
         in_loop(lambda: work(address_of(url)))
 
 
+def test_who_looks_inside_changes_nobodys_translation(run: Path) -> None:
+    texts = [f"the cat {letter} sat on the mat" for letter in "abcdefgh"]
+
+    async def ask(address: tuple[str, int], text: str) -> tuple[str, str]:
+        translated, traced = await asyncio.gather(post(address, text), post(address, text, "/api/trace"))
+        assert (translated[0], traced[0]) == (200, 200)
+        return translated[2]["translatedText"], traced[2]["hypotheses"][0]["text"]
+
+    async def work(address: tuple[str, int]) -> None:
+        alone = [await ask(address, text) for text in texts]
+        together = await asyncio.gather(*(ask(address, text) for text in texts * 3))
+        assert together == alone * 3
+        assert [translated for translated, _ in alone] == [traced for _, traced in alone]
+
+    with serving(create_app([run], device="cpu", engine="torch")) as url:
+        in_loop(lambda: work(address_of(url)))
+
+
 # ------------------------------------------------------------------------------------------------------------ process
 
 
@@ -312,15 +339,6 @@ def server_process(*arguments: object) -> Iterator[tuple[subprocess.Popen[str], 
             yield process, address_of(said.split()[-1])
         finally:
             process.kill()
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("runs") / "run"
-    model = {"d_model": 16, "d_ff": 32, "num_layers": 1, "num_heads": 2}
-    data = {"source_language": "en", "target_language": "de"}
-    run_with_model(folder, TOKENIZER, resolve({"model": model, "data": data}))
-    return folder
 
 
 def test_on_sigterm_what_is_in_flight_is_answered_and_the_rest_refused(run: Path) -> None:

@@ -51,7 +51,9 @@ async def trace(request: Request) -> Response:
     }
     front.limits.check_texts([text, options["prefix"] or "", options["target"] or ""])
     look = _inside().trace
-    found = await while_connected(request, front.service.call(lambda: look(pair.insight(), text, **options)))
+    found = await while_connected(
+        request, front.service.look(pair, lambda translator: look(translator, text, **options))
+    )
     return JSONResponse(found)
 
 
@@ -78,7 +80,7 @@ async def model(request: Request) -> Response:
     front = front_of(request)
     pair = _pair(front, await front.admitted(request))
     card = _inside().model_card
-    return JSONResponse(await while_connected(request, front.service.call(lambda: card(pair.insight()))))
+    return JSONResponse(await while_connected(request, front.service.look(pair, card)))
 
 
 async def positions(request: Request) -> Response:

@@ -72,7 +72,8 @@ async def metrics(request: Request) -> Response:
         "cancelled_total": counts.cancelled,
         "characters_total": front.service.characters,
     }
-    gauges = {"queue_sentences": queue.waiting, "requests_in_flight": front.in_flight}
+    looking = front.service.looking.waiting
+    gauges = {"queue_sentences": queue.waiting, "queue_looking": looking, "requests_in_flight": front.in_flight}
     return PlainTextResponse(front.metrics.text(counters, gauges), media_type=MEDIA_TYPE)
 
 
@@ -103,13 +104,13 @@ def create_app(
 ) -> Starlette:
     """The application, with its models loaded."""
     pairs = load_pairs(models, device=device, engine=engine)
-    queue = BatchQueue(max_waiting=queue_size)
-    front = Front(Service(pairs, queue), limits or Limits(), Keys(keys), RateLimit(requests_per_minute))
+    service = Service(pairs, BatchQueue(max_waiting=queue_size))
+    front = Front(service, limits or Limits(), Keys(keys), RateLimit(requests_per_minute))
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         yield
-        await asyncio.to_thread(queue.close)
+        await asyncio.to_thread(service.close)
 
     app = Starlette(
         routes=ROUTES, middleware=[Middleware(Frame, front=front)], exception_handlers=HANDLERS, lifespan=lifespan

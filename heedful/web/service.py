@@ -6,6 +6,7 @@ languages and texts; it knows no HTTP.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import TypeVar
 from heedful import language_id
 from heedful.checkpoint import find_model, load_config
 from heedful.engines import Hypothesis, Request, SearchOptions
+from heedful.engines.auto_engine import AutoEngine
 from heedful.engines.torch_engine import TorchEngine
 from heedful.errors import ConfigError
 from heedful.language_id import LanguageModel
@@ -25,6 +27,7 @@ from heedful.web.queue import BatchQueue
 
 AUTO = "auto"
 FORMATS = ("text", "html")
+MOST_LOOKING = 64  # requests that wait to look inside
 Result = TypeVar("Result")
 
 
@@ -50,13 +53,6 @@ class Pair:
     def source(self) -> str:
         """The code of the language it translates from."""
         return self.translator.source_language
-
-    def insight(self) -> Translator:
-        """A translator that can be looked into: where another engine translates, the torch engine beside it."""
-        beside = getattr(self.translator.engine, "torch", None)
-        if not isinstance(beside, TorchEngine):
-            return self.translator
-        return Translator(beside, self.translator.tokenizer, self.translator.config)
 
     @property
     def target(self) -> str:
@@ -84,6 +80,17 @@ def _for_batches(translator: Translator) -> Translator:
     if isinstance(translator.engine, TorchEngine):
         translator.engine = ServingEngine(*translator.engine.models)
     return translator
+
+
+def _for_looking(translator: Translator) -> Translator:
+    """The same weights in the torch engine, in modules of its own: what is looked into may compute beside the rest."""
+    engine = translator.engine
+    if isinstance(engine, AutoEngine):
+        return Translator(engine.torch, translator.tokenizer, translator.config)  # which translates nothing itself
+    if not isinstance(engine, TorchEngine):
+        return translator
+    twins = [copy.deepcopy(model, {id(weight): weight for weight in model.parameters()}) for model in engine.models]
+    return Translator(TorchEngine(*twins), translator.tokenizer, translator.config)
 
 
 def _check_languages(pairs: Sequence[Pair]) -> None:
@@ -136,7 +143,8 @@ class Service:
 
     def __init__(self, pairs: Sequence[Pair], queue: BatchQueue) -> None:
         self.pairs = {(pair.source, pair.target): pair for pair in pairs}
-        self.queue = queue
+        self.queue, self.looking = queue, BatchQueue(max_waiting=MOST_LOOKING, max_batch=1)
+        self._insights: dict[tuple[str, str], Translator] = {}
         self.characters = 0  # that were translated
         self.detector = language_id.merge([pair.languages for pair in pairs])
 
@@ -177,9 +185,21 @@ class Service:
         self.characters += sum(map(len, texts))
         return answers
 
-    async def call(self, function: Callable[[], Result]) -> Result:
-        """Let the worker, which alone touches the models, call this function."""
-        return await self.queue.call(function)
+    async def look(self, pair: Pair, function: Callable[[Translator], Result]) -> Result:
+        """What this function finds in a pair's model. Who looks has a queue of his own, and holds up no translation."""
+        return await self.looking.call(lambda: function(self._insight(pair)))
+
+    def _insight(self, pair: Pair) -> Translator:
+        """Made when it is first asked for, by the one thread that looks."""
+        key = (pair.source, pair.target)
+        if key not in self._insights:
+            self._insights[key] = _for_looking(pair.translator)
+        return self._insights[key]
+
+    def close(self) -> None:
+        """Finish what is there."""
+        self.queue.close()
+        self.looking.close()
 
     def _order(self, text: str, source: str, target: str, form: str) -> _Order:
         if form not in FORMATS:
@@ -202,7 +222,7 @@ class Service:
     async def _solve(self, pair: Pair, orders: Sequence[_Order], num_alternatives: int) -> Iterator[Translation]:
         options = pair.translator.options
         n_best = num_alternatives + 1
-        options = replace(options, n_best=n_best, beam_size=max(options.beam_size, n_best))
+        options = replace(options, n_best=n_best, beam_size=max(options.beam_size, n_best), token_scores=False)
         units = [unit for order in orders if order.pair is pair for unit in order.split.units]
         translate = pair.translator.translate
         key = (pair.source, pair.target, options)
