@@ -13,7 +13,7 @@ from typing import NoReturn
 import click
 
 from heedful import __version__
-from heedful.commands import attend, built_in, evaluate, export, models, serve, train, translate
+from heedful.commands import attend, built_in, doctor, evaluate, export, models, serve, train, translate
 from heedful.commands.options import say
 from heedful.errors import HeedfulError, TrainingError
 
@@ -37,6 +37,7 @@ for command in (
     models.config,
     models.average,
     export.export,
+    doctor.doctor,
     built_in.corpus,
     built_in.demo,
 ):

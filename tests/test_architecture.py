@@ -66,6 +66,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "alternatives": {"errors", "engines", "search", "tokenizer", "alignment", "translation"},
     "details": {"alignment", "alternatives", "translation"},
+    "cautions": {"checkpoint", "config", "shards", "tokenizer", "translation"},
     "scores": set(),
     "paper_bleu": {"scores"},
     "evaluation": {"errors", "corpus", "scores", "paper_bleu", "translation"},

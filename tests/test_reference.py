@@ -14,6 +14,7 @@ from torch.testing import assert_close
 
 from heedful.checkpoint import load_model
 from heedful.config import ModelConfig
+from heedful.doctor import examine
 from heedful.errors import ConfigError
 from heedful.export.marian import MAX_POSITIONS, evens_then_odds, marian_config, marian_state_dict, write_huggingface
 from heedful.layout import Lengths, make_groups
@@ -317,3 +318,10 @@ def test_the_exported_folder_is_loaded_by_marian_and_translates_the_same(tmp_pat
     assert mine == [[i for i in row[1:] if i != tokenizer.pad_token_id] for row in output_NL.tolist()]
     texts = tokenizer.batch_decode(output_NL, skip_special_tokens=True)
     assert texts == [ours.tokenizer.decode(line) for line in mine]
+
+
+def test_the_doctor_finds_that_marian_agrees(tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    findings = {finding.name: finding for finding in examine(small_model(tmp_path / "model")).findings}
+    assert findings["huggingface"].agrees
+    assert findings["huggingface"].equal == findings["huggingface"].total > 0

@@ -1,0 +1,136 @@
+"""Mistakes that ruin a training and that no error shows: looked for in a run's settings and in the tokens it saw."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from heedful.checkpoint import checkpoint_steps
+from heedful.config import Config
+from heedful.shards import Shards, Side
+from heedful.tokenizer import Tokenizer
+from heedful.translation import WITHOUT_SPACES
+
+PIECES_PER_WORD = 3.0  # so many or more: the vocabulary was learned from other text, or is too small
+BYTE_SHARE = 0.01  # of all tokens
+UNUSED_SHARE = 0.05  # of the vocabulary, bytes aside
+CHUNK = 65_536  # sentences at a time
+
+Counts = npt.NDArray[np.int64]
+
+
+def cautions(
+    run: Path | None, config: Config, tokenizer: Tokenizer, train: Shards | None, valid: Shards | None
+) -> list[str]:
+    """One line for each mistake that was found; what is not there is not looked at."""
+    found = _schedule(config, checkpoint_steps(run) if run else [])
+    if train is not None:
+        counts_V = token_counts(train, tokenizer.vocab_size)
+        has_words = not {config.data.source_language, config.data.target_language} & WITHOUT_SPACES
+        found += (_pieces(counts_V, tokenizer) if has_words else []) + _bytes(counts_V, tokenizer)
+        found += _unused(counts_V, tokenizer)
+    if train is not None and valid is not None:
+        found += _overlap(train, valid)
+    return found
+
+
+def _schedule(config: Config, steps: list[int]) -> list[str]:
+    train, last = config.train, max(steps, default=config.train.steps)
+    if train.steps <= train.warmup_steps:
+        return [
+            f"train.steps = {train.steps:,} never leaves the warm-up (train.warmup_steps = {train.warmup_steps:,}): "
+            f"the learning rate never reaches its peak; train longer or lower train.warmup_steps"
+        ]
+    if last <= train.warmup_steps:
+        return [f"the run has done {last:,} steps of its warm-up (train.warmup_steps = {train.warmup_steps:,}); go on"]
+    return []
+
+
+def token_counts(shards: Shards, vocab_size: int) -> Counts:
+    """How often each token occurs, on both sides."""
+    counts_V = np.zeros(vocab_size, dtype=np.int64)
+    for side in (shards.source, shards.target):
+        for ids_T, _ in _chunks(side, len(shards)):
+            counts_V += np.bincount(ids_T, minlength=vocab_size)
+    return counts_V
+
+
+def _chunks(side: Side, num_sentences: int) -> Iterator[tuple[Counts, Counts]]:
+    for first in range(0, num_sentences, CHUNK):
+        ids_T, lengths_N = side.gather(np.arange(first, min(first + CHUNK, num_sentences)))
+        yield ids_T.astype(np.int64), lengths_N.astype(np.int64)
+
+
+def _pieces(counts_V: Counts, tokenizer: Tokenizer) -> list[str]:
+    pieces = tokenizer.pieces(range(tokenizer.vocab_size))
+    begins_V = np.array([piece.startswith("▁") for piece in pieces])
+    per_word = (counts_V.sum() - counts_V[tokenizer.eos_id]) / max(1, counts_V[begins_V].sum())
+    if per_word < PIECES_PER_WORD:
+        return []
+    return [
+        f"the vocabulary does not fit the text: {per_word:.1f} pieces a word; learn one from this text (no "
+        f"tokenizer.model) or raise tokenizer.vocab_size"
+    ]
+
+
+def _bytes(counts_V: Counts, tokenizer: Tokenizer) -> list[str]:
+    share = counts_V[_are_bytes(tokenizer)].sum() / max(1, counts_V.sum())
+    if share < BYTE_SHARE:
+        return []
+    return [
+        f"the vocabulary does not fit the text: {share:.1%} of the tokens are single bytes of characters that it "
+        f"lacks; learn one from this text (no tokenizer.model)"
+    ]
+
+
+def _are_bytes(tokenizer: Tokenizer) -> npt.NDArray[np.bool_]:
+    pieces = tokenizer.pieces(range(tokenizer.vocab_size))
+    return np.array([len(piece) == 6 and piece.startswith("<0x") for piece in pieces])
+
+
+def _unused(counts_V: Counts, tokenizer: Tokenizer) -> list[str]:
+    """Pieces that are part of a longer one that occurs are steps on the way to it, and no mistake."""
+    ordinary_V = ~_are_bytes(tokenizer)
+    ordinary_V[[tokenizer.eos_id, tokenizer.unk_id]] = False
+    used = "\n".join(tokenizer.pieces(np.flatnonzero(counts_V)))
+    unused = tokenizer.pieces(np.flatnonzero(ordinary_V & (counts_V == 0)))
+    never = [piece for piece in unused if piece not in used]
+    if len(never) < UNUSED_SHARE * ordinary_V.sum():
+        return []
+    return [
+        f"{len(never):,} of {ordinary_V.sum():,} tokens never occur in the training text (such as "
+        f"{' '.join(never[:5])}): their embeddings are noise; learn the vocabulary from this text"
+    ]
+
+
+def _overlap(train: Shards, valid: Shards) -> list[str]:
+    known = np.unique(np.concatenate(list(_digests(train))))
+    digests_N = np.concatenate(list(_digests(valid)))
+    seen = int(np.isin(digests_N, known).sum())
+    if not seen:
+        return []
+    return [
+        f"{seen:,} of {len(valid):,} validation pairs are in the training text too ({seen / len(valid):.1%}): "
+        f"validation scores are too good; take them out of one"
+    ]
+
+
+def _digests(shards: Shards) -> Iterator[npt.NDArray[np.uint64]]:
+    """A number for each pair; equal pairs have equal numbers, and others hardly ever."""
+    sides = zip(_chunks(shards.source, len(shards)), _chunks(shards.target, len(shards)), strict=True)
+    for (source_T, source_lengths_N), (target_T, target_lengths_N) in sides:
+        yield _digest(source_T, source_lengths_N, 1) ^ _digest(target_T, target_lengths_N, 2)
+
+
+def _digest(ids_T: Counts, lengths_N: Counts, seed: int) -> npt.NDArray[np.uint64]:
+    """Σ of (id + 1) · a random number for the position, modulo 2⁶⁴."""
+    longest = int(lengths_N.max())
+    factors_L = np.random.default_rng(seed).integers(1, 2**63, size=longest, dtype=np.uint64) * np.uint64(
+        2
+    ) + np.uint64(1)
+    starts_N = np.cumsum(lengths_N) - lengths_N
+    positions_T = np.arange(len(ids_T)) - np.repeat(starts_N, lengths_N)
+    return np.add.reduceat((ids_T + 1).astype(np.uint64) * factors_L[positions_T], starts_N)

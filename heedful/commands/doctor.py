@@ -1,0 +1,25 @@
+"""`heedful doctor`: does every way to compute a model compute the same, and what else seems wrong?"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from heedful.commands.options import FILE
+
+
+@click.command()
+@click.argument("model", type=FILE)
+@click.option("-s", "--source", type=FILE, help="Sentences to look at.  [default: the run's, or the built-in corpus's]")
+@click.option("-t", "--target", type=FILE, help="Their translations.")
+def doctor(model: Path, source: Path | None, target: Path | None) -> None:
+    """Compare training graph, decoding and exports of MODEL; exit code 1 where something does not agree."""
+    from heedful.doctor import examine
+
+    if (source is None) != (target is None):
+        raise click.UsageError("-s and -t go together")
+    diagnosis = examine(model, source=source, target=target)
+    click.echo(diagnosis.to_text())
+    sys.exit(0 if diagnosis.is_sound else 1)

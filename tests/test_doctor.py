@@ -1,0 +1,177 @@
+"""The doctor: what agrees is said to agree, what does not is found, and so are mistakes in settings and data."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from heedful import doctor
+from heedful.cautions import cautions
+from heedful.checkpoint import LoadedModel, load_model
+from heedful.config import Config, resolve
+from heedful.doctor import Ids, Pair, TrainingGraph, compare, examine
+from heedful.engines.torch_engine import TorchEngine
+from heedful.export.ctranslate2 import write_ctranslate2
+from heedful.shards import Counts, Shards, Side
+from heedful.tokenizer import Tokenizer
+from tests.small_models import TEXT, small_model
+
+PAIRS: list[Pair] = [([5, 6, 7], [8, 9]), ([300, 20], [10, 11, 12, 13]), ([9], [])]
+
+
+@pytest.fixture(autouse=True)
+def no_transformers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes seconds to import; its part is in test_reference.py."""
+    there = doctor.is_installed
+    monkeypatch.setattr(doctor, "is_installed", lambda package: package != "transformers" and there(package))
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return small_model(tmp_path_factory.mktemp("doctor") / "model", seed=1, data={"source_language": "xx"})
+
+
+@pytest.fixture(scope="module")
+def graph(model: Path) -> TrainingGraph:
+    return TrainingGraph(TorchEngine(load_model(model, device=torch.device("cpu")).model))
+
+
+def test_a_sound_model_agrees_in_every_way(model: Path) -> None:
+    pytest.importorskip("ctranslate2")
+    diagnosis = examine(model)
+    assert diagnosis.is_sound, diagnosis.to_text()
+    names = [finding.name for finding in diagnosis.findings if finding.largest is not None]
+    assert names == ["cached decoding", "batched decoding", "ctranslate2 float32", "ctranslate2 int8"]
+    exact = [finding for finding in diagnosis.findings if finding.name != "ctranslate2 int8"]
+    assert all(finding.largest < 1e-3 for finding in exact if finding.largest is not None)
+    assert "transformers is not installed" in diagnosis.to_text()
+    assert "random ones" in diagnosis.sentences
+
+
+def test_an_export_that_is_wrong_is_found(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ctranslate2")
+
+    def wrong(loaded: LoadedModel, folder: Path, *, quantize: str) -> None:
+        other = load_model(model, device=torch.device("cpu"))
+        with torch.no_grad():
+            other.model.embedding.weight_VD[:, 0] += 0.3
+        write_ctranslate2(other, folder, quantize=quantize)
+
+    monkeypatch.setattr(doctor, "write_ctranslate2", wrong)
+    diagnosis = examine(model)
+    assert not diagnosis.is_sound
+    assert diagnosis.to_text().count("DISAGREES") == 2
+
+
+def test_what_a_format_cannot_say_is_no_disagreement(tmp_path: Path) -> None:
+    pytest.importorskip("ctranslate2")
+    diagnosis = examine(small_model(tmp_path / "wide", d_k=12))
+    assert diagnosis.is_sound
+    assert "model.d_k = 12 cannot be exported" in diagnosis.to_text()
+    assert "built-in corpus" in diagnosis.sentences
+
+
+class Altered:
+    """The training graph with something added."""
+
+    def __init__(self, graph: TrainingGraph, *, added: float = 0.0, token: int | None = None) -> None:
+        self.graph, self.added, self.token = graph, added, token
+
+    def score(self, pairs: Sequence[Pair]) -> list[list[float]]:
+        return [[score + self.added for score in scores] for scores in self.graph.score(pairs)]
+
+    def greedy(self, sources: Sequence[Ids], limits: Sequence[int]) -> list[list[int]]:
+        found = self.graph.greedy(sources, limits)
+        return found if self.token is None else [[self.token, *ids[1:]] for ids in found]
+
+
+def test_scores_and_tokens_are_compared(graph: TrainingGraph) -> None:
+    same = compare("same", graph, Altered(graph), PAIRS)
+    assert (same.agrees, same.largest, same.equal, same.total) == (True, 0.0, 3, 3)
+    assert not compare("other scores", graph, Altered(graph, added=0.01), PAIRS).agrees
+    assert compare("int8", graph, Altered(graph, added=0.01), PAIRS, tolerance=None).agrees
+    assert not compare("int8", graph, Altered(graph, added=0.2), PAIRS, tolerance=None).agrees
+    assert not compare("other tokens", graph, Altered(graph, token=17), PAIRS).agrees
+
+
+def test_a_tie_is_no_disagreement(graph: TrainingGraph, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = Altered(graph, token=17)
+    monkeypatch.setattr(TrainingGraph, "score", lambda _, pairs: [[-1.0] * (len(target) + 1) for _, target in pairs])
+    found = compare("tie", graph, other, PAIRS)
+    assert found.agrees
+    assert found.equal < found.total
+
+
+def test_files_may_be_named(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.xx").write_text("\n".join(TEXT[::2]) + "\n")
+    (tmp_path / "a.de").write_text("\n".join(TEXT[1::2]) + "\n")
+    diagnosis = examine(model, source=tmp_path / "a.xx", target=tmp_path / "a.de")
+    assert diagnosis.sentences.startswith("the first 2 of")
+    assert diagnosis.findings[0].total == 2
+
+
+@pytest.mark.parametrize(("broken", "code"), [(False, 0), (True, 1)])
+def test_the_exit_code_says_whether_all_agree(model: Path, broken: bool, code: int) -> None:
+    change = "d.ROUGH = -1.0; " if broken else ""
+    program = (
+        f"import sys, heedful.doctor as d; {change}d.is_installed = lambda name: name == 'ctranslate2'; "
+        f"from heedful.cli import main; sys.argv[1:] = ['doctor', {str(model)!r}]; main()"
+    )
+    pytest.importorskip("ctranslate2")
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == code, done.stderr
+    assert ("DISAGREES" in done.stdout) == broken
+
+
+# ------------------------------------------------------------------------------------------------------------ cautions
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    return Tokenizer.learn_at_most(TEXT, 400, seed=1)
+
+
+def shards(tokenizer: Tokenizer, texts: Sequence[str]) -> Shards:
+    encoded = [[*tokenizer.encode(text), 0] for text in texts]
+    lengths = np.array([len(ids) for ids in encoded], dtype=np.int32)
+    side = Side(np.concatenate(encoded).astype(np.uint16), lengths)
+    return Shards(side, side, Counts(len(texts), len(texts), 0, 0, len(side.ids), len(side.ids)))
+
+
+def config(**train: int) -> Config:
+    return resolve({"data": {"source_language": "en", "target_language": "de"}, "train": train})
+
+
+def test_text_that_fits_gives_no_caution(tokenizer: Tokenizer) -> None:
+    assert cautions(None, config(), tokenizer, shards(tokenizer, TEXT), shards(tokenizer, ["Is that so?"])) == []
+
+
+def test_a_schedule_that_never_leaves_warm_up_is_named(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    (found,) = cautions(None, config(steps=100, warmup_steps=4000), tokenizer, None, None)
+    assert "train.steps = 100 never leaves the warm-up (train.warmup_steps = 4,000)" in found
+    step = tmp_path / "checkpoints" / "step-00000050"
+    step.mkdir(parents=True)
+    (step / "model.safetensors").touch()
+    (found,) = cautions(tmp_path, config(steps=9000, warmup_steps=4000), tokenizer, None, None)
+    assert "50 steps of its warm-up" in found
+
+
+def test_a_vocabulary_of_another_text_is_named(tokenizer: Tokenizer) -> None:
+    found = "\n".join(
+        cautions(None, config(), tokenizer, shards(tokenizer, ["구름이 낀 하늘 아래", "xylophone"]), None)
+    )
+    assert "pieces a word" in found
+    assert "single bytes" in found
+    assert "never occur in the training text" in found
+
+
+def test_validation_text_that_was_trained_on_is_counted(tokenizer: Tokenizer) -> None:
+    train, valid = shards(tokenizer, TEXT), shards(tokenizer, [TEXT[2], "The cat ran.", TEXT[0]])
+    (found,) = cautions(None, config(), tokenizer, train, valid)
+    assert "2 of 3 validation pairs are in the training text too" in found
