@@ -383,6 +383,12 @@ def test_deepl(url: str) -> None:
     client.close()
 
 
+def test_a_long_text_fits_into_the_query(url: str) -> None:
+    text = "ü" * 15_000
+    translator = pytest.importorskip("deep_translator").LibreTranslator("en", "de", "x", custom_url=f"{url}/")
+    assert translator.translate(text).replace(" ", "").strip("!").replace("!", "") == text
+
+
 # ---------------------------------------------------------------------------------------------------------------- fuzz
 
 VALUES = st.recursive(

@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from heedful.config import resolve
+from heedful.web.limits import Limits
 from heedful.web.queue import BatchQueue, QueueClosedError, QueueFullError
 from heedful.web.server import create_app
 from tests.served import TOKENIZER, serving, shouting
@@ -302,6 +303,20 @@ def test_clients_that_dawdle_hold_up_nobody() -> None:
             await writer.wait_closed()
 
     with serving(create_app([shouting()])) as url:
+        in_loop(lambda: work(address_of(url)))
+
+
+def test_a_body_that_never_ends_is_given_up() -> None:
+    async def work(address: tuple[str, int]) -> None:
+        reader, writer = await asyncio.open_connection(*address)
+        writer.write(request_bytes("slow")[:-5])
+        answer = await reader.read()  # until the server closes
+        writer.close()
+        await writer.wait_closed()
+        assert answer.startswith(b"HTTP/1.1 408 ")
+        assert b"limit of 0.2 s" in answer
+
+    with serving(create_app([shouting()], limits=Limits(body_seconds=0.2))) as url:
         in_loop(lambda: work(address_of(url)))
 
 

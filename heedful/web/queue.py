@@ -111,12 +111,12 @@ class BatchQueue:
         (result,) = await self.run(object(), lambda _: [function()], [""])
         return result
 
-    def close(self) -> None:
-        """Take nothing more, and wait until the worker has done what is there."""
+    def close(self, seconds: float = 10.0) -> None:
+        """Take nothing more, and wait until the worker has done what is there, though not for ever."""
         with self._changed:
             self._closed = True
             self._changed.notify()
-        self._worker.join()
+        self._worker.join(seconds)
 
     # ------------------------------------------------------------------------------------------- the clients' side
 

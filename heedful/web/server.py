@@ -53,6 +53,8 @@ HEADERS = {
     "X-Frame-Options": "DENY",
 }
 BACKLOG = 2048  # connections that wait to be taken
+LONGEST_HEAD = 2**18  # bytes of a request before its body: some clients put the text into the query string
+LAST_WORDS = 2  # seconds for answers that are on their way to slow readers, when all else is done
 LEAVING = "the server is shutting down"
 log = logging.getLogger("uvicorn.error")
 
@@ -228,11 +230,12 @@ class _Sent:
 class DrainingServer(uvicorn.Server):
     """On a signal new requests are refused, those in flight finish, and the process leaves with exit code 0."""
 
-    def __init__(self, config: uvicorn.Config, front: Front, on_ready: Callable[[], None]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, front: Front, *, on_ready: Callable[[], None], drain_seconds: float
+    ) -> None:
         super().__init__(config)
-        self.front, self.on_ready = front, on_ready
+        self.front, self.on_ready, self.drain_seconds = front, on_ready, drain_seconds
         self.deadline: float | None = None
-        self.drain_seconds = float(config.timeout_graceful_shutdown or 0)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Say when clients may come."""
@@ -261,11 +264,12 @@ def run(app: Starlette, listener: socket.socket, *, on_ready: Callable[[], None]
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        timeout_graceful_shutdown=drain_seconds,
+        timeout_graceful_shutdown=LAST_WORDS,
         timeout_keep_alive=30,
         backlog=BACKLOG,
+        h11_max_incomplete_event_size=LONGEST_HEAD,
     )
-    DrainingServer(config, app.state.front, on_ready).run([listener])
+    DrainingServer(config, app.state.front, on_ready=on_ready, drain_seconds=drain_seconds).run([listener])
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -6,11 +6,12 @@ languages and texts; it knows no HTTP.
 
 from __future__ import annotations
 
+import asyncio
 import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from heedful import language_id
 from heedful.checkpoint import find_model, load_config
@@ -27,6 +28,7 @@ from heedful.web.queue import BatchQueue
 
 AUTO = "auto"
 FORMATS = ("text", "html")
+MUCH_TEXT = 20_000  # characters
 MOST_LOOKING = 64  # requests that wait to look inside
 Result = TypeVar("Result")
 
@@ -176,7 +178,7 @@ class Service:
         self, texts: Sequence[str], *, source: str, target: str, form: str = "text", num_alternatives: int = 0
     ) -> list[Answer]:
         """The answers to all texts of a request, in order."""
-        orders = [self._order(text, source, target, form) for text in texts]
+        orders = await _beside(sum(map(len, texts)), self._orders, texts, source, target, form)
         found = {id(pair): await self._solve(pair, orders, num_alternatives) for pair in _pairs(orders)}
         answers = []
         for order in orders:
@@ -200,6 +202,9 @@ class Service:
         """Finish what is there."""
         self.queue.close()
         self.looking.close()
+
+    def _orders(self, texts: Sequence[str], source: str, target: str, form: str) -> list[_Order]:
+        return [self._order(text, source, target, form) for text in texts]
 
     def _order(self, text: str, source: str, target: str, form: str) -> _Order:
         if form not in FORMATS:
@@ -227,6 +232,11 @@ class Service:
         translate = pair.translator.translate
         key = (pair.source, pair.target, options)
         return iter(await self.queue.run(key, lambda batch: translate(batch, options=options), units))
+
+
+async def _beside(size: int, function: Callable[..., Result], *arguments: Any) -> Result:
+    """Call the function; in a thread if it has much text to go through, so that nobody waits for it."""
+    return await asyncio.to_thread(function, *arguments) if size > MUCH_TEXT else function(*arguments)
 
 
 def _pairs(orders: Sequence[_Order]) -> list[Pair]:
