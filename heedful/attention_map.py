@@ -40,7 +40,7 @@ PLACES: dict[Kind, tuple[str, str]] = {
 }
 START, SPACE = "<s>", "▁"
 
-_looked_into: WeakKeyDictionary[Translator, Transformer] = WeakKeyDictionary()
+_looked_into: WeakKeyDictionary[Transformer, Transformer] = WeakKeyDictionary()
 _one_at_a_time = Lock()
 
 
@@ -119,11 +119,11 @@ def map_of_ids(translator: Translator, source_ids: Sequence[int], target_ids: Se
 
 def the_model(translator: Translator) -> Transformer:
     """The one model of a translator, with the same weights, but ours alone: what others compute is not recorded."""
-    if translator not in _looked_into:
-        model = the_engine(translator).models[0]
+    (model,) = the_engine(translator).models
+    if model not in _looked_into:
         shared = {id(parameter): parameter for parameter in model.parameters()}
-        _looked_into[translator] = copy.deepcopy(model, shared)
-    return _looked_into[translator]
+        _looked_into[model] = copy.deepcopy(model, shared)
+    return _looked_into[model]
 
 
 def the_engine(translator: Translator) -> TorchEngine:

@@ -16,8 +16,9 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
-from heedful.attention_map import KINDS, AttentionMap, Kind, attention_map
+from heedful.attention_map import KINDS, AttentionMap, Kind, attention_map, the_model
 from heedful.grammar import LANGUAGES, Example, Link, built_in_corpus
+from heedful.model.transformer import Transformer
 from heedful.translation import Translator
 
 SENTENCES = 120  # of the validation set: enough to tell roles apart, and seconds
@@ -137,7 +138,7 @@ def _entropy(weights_LHTS: Tensor) -> Tensor:
     return (entropy_LHT / allowed_T.clamp(min=2).log())[:, :, wide_T].mean(dim=-1).clamp(0, 1)
 
 
-_known: WeakKeyDictionary[Translator, dict[Kind, Roles]] = WeakKeyDictionary()
+_known: WeakKeyDictionary[Transformer, dict[Kind, Roles]] = WeakKeyDictionary()
 
 
 def has_grammar(translator: Translator) -> bool:
@@ -147,12 +148,13 @@ def has_grammar(translator: Translator) -> bool:
 
 
 def head_roles(translator: Translator, found: AttentionMap) -> dict[Kind, Roles]:
-    """The roles of all heads: on validation sentences, once for a translator; else on the sentence at hand."""
+    """The roles of all heads: on validation sentences, once for a model; else on the sentence at hand."""
     if not has_grammar(translator):
         return {kind: roles([(found, None)], kind) for kind in KINDS}
-    if translator not in _known:
-        _known[translator] = grammar_roles(translator)
-    return _known[translator]
+    model = the_model(translator)
+    if model not in _known:
+        _known[model] = grammar_roles(translator)
+    return _known[model]
 
 
 def grammar_roles(translator: Translator, num_sentences: int = SENTENCES) -> dict[Kind, Roles]:

@@ -1,12 +1,18 @@
-"""A translator with random weights, small enough to look into within a test."""
+"""Translators small enough to look into within a test: with random weights, and with one sentence pair learned."""
 
 from __future__ import annotations
 
-import torch
+from pathlib import Path
 
+import numpy as np
+import torch
+from torch.nn import functional as F
+
+from heedful.checkpoint import save_model
 from heedful.config import resolve
 from heedful.engines.torch_engine import TorchEngine
 from heedful.model.transformer import Transformer
+from heedful.packed import pack_source, pack_target, shift_right
 from heedful.tokenizer import Tokenizer
 from heedful.translation import Translator
 
@@ -30,3 +36,29 @@ def small_translator(source: str = "xx", target: str = "yy", num_layers: int = 2
     torch.manual_seed(1)
     model = Transformer(config.model, tokenizer.vocab_size).eval()
     return Translator(TorchEngine(model), tokenizer, config)
+
+
+def taught_translator(source: str = "en", target: str = "de", pair: tuple[str, str] = (TEXT[0], TEXT[1])) -> Translator:
+    """One that knows one sentence pair by heart, so that what it says has words."""
+    translator = small_translator(source, target)
+    assert isinstance(translator.engine, TorchEngine)
+    (model,), tokenizer = translator.engine.models, translator.tokenizer
+    source_T, target_T = (np.array([*tokenizer.encode(text), tokenizer.eos_id]) for text in pair)
+    lengths, target_lengths = np.array([len(source_T)]), np.array([len(target_T)])
+    batch = pack_source(source_T, lengths), pack_target(shift_right(target_T), target_lengths, lengths)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    for _ in range(150):
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(*batch), torch.from_numpy(target_T), label_smoothing=0.1)
+        torch.autograd.backward(loss)
+        optimizer.step()
+    return Translator(TorchEngine(model), tokenizer, translator.config)
+
+
+def save_translator(translator: Translator, folder: Path) -> Path:
+    """Write a model folder for the commands."""
+    assert isinstance(translator.engine, TorchEngine)
+    tokenizer = folder.with_suffix(".tokenizer")
+    translator.tokenizer.save(tokenizer)
+    save_model(folder, translator.engine.models[0].state_dict(), translator.config, tokenizer)
+    return folder

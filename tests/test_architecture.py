@@ -40,7 +40,7 @@ ALLOWED: dict[str, set[str]] = {
     "packed": {"layout", "tiles"},
     "batching": {"errors", "shards", "packed", "layout", "tiles"},
     "model": {"errors", "config", "layout", "tiles", "packed", "model"},
-    "loss": {"model"},
+    "loss": {"packed"},
     "schedule": set(),
     "device": {"errors"},
     "checkpoint": {"errors", "config", "tokenizer", "model"},

@@ -43,7 +43,7 @@ def attend(
     from heedful.translation import Translator
 
     check_form(output, FORMS)
-    translator = Translator.load(*models, device=device)
+    translator = Translator.load(*models, device=device, engine="torch")
     if output.suffix == ".html":
         write(output, page(translator, text, target, kind, layer, head))
     elif output.suffix == ".json":

@@ -34,18 +34,11 @@ export function fetchTrace(body) {
 /** The languages of all models: [{code, name, targets}]. */
 export const fetchLanguages = () => ask("/languages");
 
-/** The model's card. */
-export const fetchModel = (source, target) => ask(`/api/model?source=${encodeURIComponent(source)}&target=${encodeURIComponent(target)}`);
-
 /** The positional encodings. */
 export const fetchPositions = (n, d) => ask(`/api/positions?n=${n}&d=${d}`);
 
-/** The records of training, if the server has the run's folder. Server-sent events and plain JSON are both read. */
-export async function fetchMetrics() {
-  const answer = await fetch("/api/run/metrics", { headers: { Accept: "application/json" } });
-  if (!answer.ok) throw new Error(String(answer.status));
-  return answer.json();
-}
+/** The records of training, if the server has the run's folder. */
+export const fetchMetrics = (source, target) => ask(`/api/run/metrics?source=${encodeURIComponent(source)}&target=${encodeURIComponent(target)}`);
 
 /** The last request as a line for the shell. */
 export function curl({ path, body }) {

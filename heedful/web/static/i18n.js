@@ -23,6 +23,7 @@ const TEXTS = {
   source: ["Source text", "원문"], translation: ["Translation", "번역문"], placeholder: ["Type or paste a sentence …", "문장을 입력하거나 붙여 넣으세요 …"],
   from: ["From", "출발 언어"], to: ["To", "도착 언어"], detect: ["Detect", "언어 감지"], swap: ["Swap languages", "언어 바꾸기"],
   "no.swap": ["No model translates the other way round.", "반대 방향으로 번역하는 모델이 없습니다."],
+  samples: ["Try", "예문"],
   clear: ["Clear", "지우기"], copy: ["Copy", "복사"], copied: ["Copied.", "복사했습니다."], busy: ["Translating …", "번역 중 …"], characters: ["{n} characters", "{n}자"],
   "unsure.hint": ["Dotted: the model was less than 70 % sure. Shades: where the word looked.", "점선: 모델의 확신이 70 % 미만. 음영: 그 단어가 본 곳."],
   alternatives: ["Alternatives", "다른 번역"], "alternatives.note": ["log-probability per token", "토큰당 로그 확률"], "score.title": ["Mean log-probability of a token", "토큰의 평균 로그 확률"],
@@ -65,7 +66,7 @@ const TEXTS = {
   keep: ["Keep this word to compare", "비교하려고 이 단어 보관"], moved: ["How far the vector turned", "벡터가 돌아간 정도"], "moved.unit": ["degrees", "도"], "moved.total": ["from the embedding", "임베딩으로부터"], "moved.step": ["in this layer", "이 층에서"], alike: ["Likeness to {word}", "{word}와의 유사도"], "layer.axis": ["after layer", "층 이후"],
   "moved.note": ["The same word ends elsewhere in another sentence. Keep a word, choose another or translate another sentence, and compare: Eiffel Tower, miniature tower.", "같은 단어도 문장이 다르면 다른 곳에 닿습니다. 단어를 보관하고 다른 단어나 문장과 비교해 보세요: Eiffel Tower, miniature tower."],
   card: ["Model card", "모델 정보"], languages: ["languages", "언어"], setting: ["setting", "설정"], value: ["value", "값"], curves: ["Training", "학습"], "positions.title": ["Positions", "위치"], request: ["The last request", "마지막 요청"],
-  positions: ["Positional encoding", "위치 인코딩"], "positions.axes": ["{n} positions ↓ × {d} dimensions →", "위치 {n} ↓ × 차원 {d} →"], pairs: ["Two positions over all dimensions", "두 위치의 모든 차원"], dimensions: ["Single dimensions over positions", "위치에 따른 개별 차원"], similarity: ["Similarity by distance", "거리에 따른 유사도"], position: ["position", "위치"], dimension: ["dimension", "차원"], distance: ["distance k", "거리 k"],
+  positions: ["Positional encoding", "위치 인코딩"], "positions.axes": ["{n} positions ↓ × {d} dimensions →", "위치 {n} ↓ × 차원 {d} →"], pairs: ["Position {a} against {b}", "위치 {a}과 {b} 비교"], "pairs.note": ["over dimensions, the sines", "차원별, 사인 성분"], dimensions: ["Dimension {which}", "차원 {which}"], "dimensions.note": ["over positions; one turn is {turn} long", "위치별; 한 주기 {turn}"], similarity: ["Similarity by distance", "거리에 따른 유사도"], position: ["position", "위치"], dimension: ["dimension", "차원"], distance: ["distance k", "거리 k"],
   training: ["training", "학습"], validation: ["validation", "검증"], loss: ["Loss", "손실"], "loss.note": ["nats per token; training with label smoothing", "토큰당 nat; 학습은 레이블 스무딩 포함"], perplexity: ["Perplexity", "퍼플렉시티"], rate: ["Learning rate", "학습률"], "rate.note": ["warm-up {warmup} steps, then step^−½", "웜업 {warmup}단계, 이후 step^−½"],
 };
 

@@ -32,11 +32,11 @@ async function drawInside() {
 }
 
 async function fetchRest(model) {
-  if (!("metrics" in fetched)) {
-    fetched.metrics = null;
-    fetched.metrics = await fetchMetrics().catch(() => null);
-    if (fetched.metrics?.step) show(places.curves, curvesView(fetched.metrics));
-    else fetched.metrics = null;
+  const pair = `${model.source}-${model.target}`;
+  if (fetched.pair !== pair) {
+    Object.assign(fetched, { pair, metrics: null });
+    fetched.metrics = await fetchMetrics(model.source, model.target).catch(() => null);
+    if (fetched.metrics) show(places.curves, curvesView(fetched.metrics));
   }
   if (fetched.positions?.d !== model.d_model) {
     fetched.positions = await fetchPositions(128, model.d_model).catch(() => null);

@@ -10,8 +10,9 @@ import { headsOf, layerOf, matrix, selectionOf } from "./weights.js";
 
 const MASS = 0.9; // of each row is drawn
 const ROW = 28;
-const WIDTH = 640;
-const GAP = 200; // between the two columns of words
+
+/** Narrow screens get a narrow drawing, so that letters keep their size. GAP lies between the two columns of words. */
+const measures = () => (innerWidth < 720 ? { WIDTH: 340, GAP: 84, LETTERS: 14 } : { WIDTH: 640, GAP: 200, LETTERS: 26 });
 
 /** The view, with its table. */
 export function linesView() {
@@ -42,6 +43,7 @@ const name = (item) => (get().unit === "pieces" ? readable(item.label) : item.la
 
 function drawing(found, links) {
   const { kind } = get();
+  const { WIDTH, GAP } = measures();
   const [side] = selectionOf(kind, "row", 0);
   const word = get()[side];
   const isChosen = (i) => word < 0 || found.rows[i].word === word;
@@ -62,10 +64,11 @@ function drawing(found, links) {
 
 function label(item, x, y, anchor, strong, weak, choose) {
   const text = name(item);
-  const shown = [...text].length > 24 ? `${[...text].slice(0, 23).join("")}…` : text;
+  const { LETTERS } = measures();
+  const shown = [...text].length > LETTERS ? `${[...text].slice(0, LETTERS - 1).join("")}…` : text;
   const props = choose ? { tabindex: "0", role: "button", "aria-pressed": String(strong), onclick: choose, onkeydown: (event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); choose(); } } } : {};
   return s("g", { class: `token ${strong ? "strong" : ""} ${weak ? "weak" : ""}`, ...props },
-    choose ? s("rect", { x: anchor === "end" ? x - 210 : x - 4, y: y - 13, width: 214, height: 26, rx: 4 }) : null, s("text", { x, y, dy: "0.35em", "text-anchor": anchor }, shown, s("title", {}, text)));
+    choose ? s("rect", { x: anchor === "end" ? x - 8 * LETTERS : x - 4, y: y - 13, width: 8 * LETTERS + 4, height: 26, rx: 4 }) : null, s("text", { x, y, dy: "0.35em", "text-anchor": anchor }, shown, s("title", {}, text)));
 }
 
 function legend(heads) {

@@ -9,7 +9,7 @@ import { LANGUAGES, chooseLanguage, t } from "./i18n.js";
 import { bring, insideRegion } from "./inside.js";
 import { positionsView } from "./positions.js";
 import { get, readHash, set } from "./store.js";
-import { translateRegion } from "./translate.js";
+import { translateNow, translateRegion } from "./translate.js";
 import { workedRegion } from "./worked.js";
 
 const page = document.getElementById("page");
@@ -58,6 +58,7 @@ function start() {
   languageButtons();
   build();
   document.addEventListener("keydown", (event) => { if (event.key === "Escape") set({ t: -1, s: -1, preview: null }); });
+  addEventListener("hashchange", () => { const { q, from, to, prefix } = get(); readHash(); const now = get(); if (q !== now.q || from !== now.from || to !== now.to || prefix !== now.prefix) translateNow(); });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => set({ scheme: Date.now() }));
 }
 

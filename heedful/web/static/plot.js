@@ -7,9 +7,9 @@ import { figure } from "./table.js";
 const [WIDTH, HEIGHT] = [560, 240];
 const MARGIN = { left: 56, right: 16, top: 16, bottom: 40 };
 
-/** Round numbers between two, about five of them. */
+/** Round numbers between two, five or fewer of them. */
 export function ticks(low, high) {
-  const rough = (high - low) / 4 || 1;
+  const rough = (high - low) / 5 || 1;
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = power * ([1, 2, 5, 10].find((factor) => factor * power >= rough) ?? 10);
   const found = [];

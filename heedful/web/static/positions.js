@@ -10,7 +10,8 @@ import { figure } from "./table.js";
 /** @param {{n: number, d: number, table: any}} data */
 export function positionsView(data) {
   const whole = tensor(data.table);
-  return h("div", { class: "positions" }, picture(data, whole), h("div", { class: "halves" }, pairs(data, whole), dimensions(data, whole), similarity(data, whole)));
+  const dimensions = [...new Set([0, 10, 300, 511].map((which) => Math.min(which, data.d - 1)))];
+  return h("div", { class: "positions" }, picture(data, whole), h("div", { class: "halves" }, pair(data, whole, [3, 4]), pair(data, whole, [3, 500]), dimensions.map((which) => dimension(data, whole, which)), similarity(data, whole)));
 }
 
 function picture({ n, d }, whole) {
@@ -26,17 +27,20 @@ function scaleBar(ramp) {
   return h("div", { class: "scale small" }, "−1", heat(h("canvas", { "aria-hidden": "true" }), values, 1, 65, (value) => diverging(value, ramp)), "+1");
 }
 
-/** Neighbours differ in the first dimensions only; far ones everywhere. */
-function pairs({ n, d }, whole) {
-  const positions = [3, 4, 500].map((position) => Math.min(position, n - 1));
-  const series = [...new Set(positions)].map((position) => ({ name: `pos ${position}`, points: [...at(whole, position).values].map((value, i) => /** @type {[number, number]} */ ([i, value])) }));
-  return linePlot({ name: t("pairs"), x: t("dimension"), y: `d = ${d}`, series });
+/** Neighbours differ in the first dimensions only; far ones everywhere. The sines alone, so that the curve is smooth. */
+function pair({ n, d }, whole, positions) {
+  const chosen = [...new Set(positions.map((position) => Math.min(position, n - 1)))];
+  const sines = (position) => [...Array(Math.ceil(d / 2)).keys()].map((i) => /** @type {[number, number]} */ ([2 * i, whole.values[position * d + 2 * i]]));
+  const name = t("pairs", { a: chosen[0], b: chosen[1] ?? chosen[0] });
+  return linePlot({ name, x: t("dimension"), y: t("pairs.note"), series: chosen.map((position) => ({ name: `pos ${position}`, points: sines(position) })) });
 }
 
-function dimensions({ n, d }, whole) {
-  const chosen = [...new Set([0, 10, 300, 511].map((dimension) => Math.min(dimension, d - 1)))];
-  const series = chosen.map((dimension) => ({ name: `dim ${dimension}`, points: [...Array(n).keys()].map((position) => /** @type {[number, number]} */ ([position, whole.values[position * d + dimension]])) }));
-  return linePlot({ name: t("dimensions"), x: t("position"), y: "", series });
+/** One dimension over positions; of a quick wave twenty turns are enough. */
+function dimension({ n, d }, whole, which) {
+  const turn = 2 * Math.PI * 10000 ** ((2 * Math.floor(which / 2)) / d);
+  const shown = Math.min(n, Math.max(16, Math.ceil(20 * turn)));
+  const points = [...Array(shown).keys()].map((position) => /** @type {[number, number]} */ ([position, whole.values[position * d + which]]));
+  return linePlot({ name: t("dimensions", { which }), x: t("position"), y: t("dimensions.note", { turn: turn < 1000 ? turn.toFixed(1) : Math.round(turn).toLocaleString("en") }), series: [{ name: `dim ${which}`, points }] });
 }
 
 /** PE(0) · PE(k), divided by its largest value: the same between any two positions that lie k apart. */

@@ -7,6 +7,12 @@ import { choices, closeChoices } from "./choices.js";
 import { get, set, subscribe } from "./store.js";
 import { headsOf, hypothesis, layerOf, matrix } from "./weights.js";
 
+/** Sentences to begin with, by source language. */
+const SAMPLES = {
+  en: ["The animal didn't cross the road because it was too tired.", "The animal didn't cross the road because it was too wide.", "A fluffy blue creature roamed the verdant forest."],
+  de: ["Das Tier überquerte die Straße nicht, weil es zu müde war.", "Die Katze saß auf der Matte."],
+  ko: ["동물은 너무 피곤해서 도로를 건너지 않았다.", "고양이는 매트 위에 앉았다."],
+};
 const UNSURE = 0.7;
 const WAIT_MS = 400;
 
@@ -18,12 +24,13 @@ let turn = 0;
 export function translateRegion(place) {
   parts = pieces();
   show(place, h("div", { class: "boxes" }, parts.sourceCard, parts.swap, parts.targetCard), parts.alternatives);
-  subscribe(["trace", "n", "busy", "error", "plain"], drawTarget);
+  subscribe(["trace", "n", "busy", "error", "plain", "languages", "from"], drawTarget);
   subscribe(["trace", "n", "t", "s", "preview", "kind", "l", "h"], mark);
   subscribe(["languages", "from", "to", "detected"], drawLanguages);
   subscribe(["q"], () => { if (parts.input && parts.input.value !== get().q) { parts.input.value = get().q; count(); } });
   drawLanguages();
   drawTarget();
+  count();
   if (!embedded) start();
 }
 
@@ -138,7 +145,7 @@ function drawTarget() {
   if (!trace) {
     show(parts.output, plain ? h("span", {}, plain) : h("span", { class: "muted" }, t("translation")));
     show(parts.words);
-    return show(parts.alternatives);
+    return show(parts.alternatives, samples());
   }
   const best = hypothesis();
   parts.output.setAttribute("lang", trace.target.language);
@@ -148,6 +155,16 @@ function drawTarget() {
   show(parts.alternatives, alternatives(trace));
   drawLanguages();
   mark();
+}
+
+function samples() {
+  const { q, languages = [], from } = get();
+  if (embedded || q) return null;
+  const codes = languages.filter((each) => (from === "auto" || each.code === from) && (each.targets ?? []).length).map((each) => each.code);
+  const texts = codes.flatMap((code) => (SAMPLES[code] ?? []).map((text) => ({ code, text })));
+  if (!texts.length) return null;
+  const take = ({ code, text }) => { const there = languages.find((each) => each.code === code).targets; set({ q: text, from: code, to: there.includes(get().to) && get().to !== code ? get().to : there.find((each) => each !== code) }); translateNow(); };
+  return h("div", { class: "samples" }, h("span", { class: "muted small" }, t("samples")), texts.map((sample) => h("button", { type: "button", lang: sample.code, onclick: () => take(sample) }, sample.text)));
 }
 
 const spaced = (nodes) => nodes.flatMap((node, i) => (i ? [" ", node] : [node]));
@@ -162,7 +179,7 @@ function targetWord(best, word, i) {
   const open = () => { set({ t: get().t === i ? -1 : i, step: best.word_of_piece.indexOf(i) }); if (get().t === i) choices(node, best, i, embedded ? null : decodeFrom); else closeChoices(); };
   const node = h("button", {
     type: "button", class: sure < UNSURE ? "word unsure" : "word", "data-t": i, "aria-label": `${word}, ${Math.round(100 * sure)} %`,
-    style: { "--doubt": `${1 + Math.round(4 * (1 - sure))}px` }, onclick: open, ...previews("t", i),
+    style: { "--doubt": `${(1.5 + 2 * (1 - sure)).toFixed(1)}px` }, onclick: open, ...previews("t", i),
   }, word);
   return node;
 }

@@ -1,0 +1,172 @@
+"""Drawings: one file that needs nobody, well-formed SVG, PNG without box glyphs, and errors in one line."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from click.testing import CliRunner
+
+from heedful import drawing
+from heedful.attention_map import KINDS, AttentionMap, attention_map
+from heedful.cli import commands
+from heedful.drawing import STATIC, View, bundle, html, png, svg, view
+from heedful.errors import ConfigError, DeviceError, HeedfulError
+from tests.small_translator import TEXT, save_translator, small_translator
+
+KOREAN = "동물은 너무 피곤해서 도로를 건너지 않았다."
+WORDS = (*KOREAN.split(), "Straßenbahnhaltestellenschild", "שלום", "<b>&\"'", "a$b$", "\x01")
+
+
+@pytest.fixture(scope="module")
+def found() -> AttentionMap:
+    return attention_map(small_translator(), TEXT[0], TEXT[1])
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_translator(small_translator(), tmp_path_factory.mktemp("models") / "model")
+
+
+def shown(words: tuple[str, ...] = WORDS) -> View:
+    return View(
+        "a view",
+        words,
+        words,
+        tuple(tuple(None if j > i else 1 / (i + 1) for j in range(len(words))) for i in range(len(words))),
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------------- HTML
+
+
+def test_the_file_asks_nobody_for_anything() -> None:
+    page = html({"trace": None}, "a title")
+    assert not re.search(r"(src|href)=\"(?!#)", page)
+    assert set(re.findall(r"https?://[^\s\"'`)]+", page)) <= {"http://www.w3.org/2000/svg"}
+    assert "import " not in re.sub(r"/\*.*?\*/|//[^\n]*", "", bundle(), flags=re.DOTALL).replace("important", "")
+
+
+def test_text_is_never_markup() -> None:
+    hostile = "</script><script>alert(1)</script><!--"
+    page = html({"text": hostile}, hostile)
+    assert hostile not in page
+    data = re.search(r'id="heedful-data">(.*?)</script>', page)
+    assert data is not None
+    assert json.loads(data[1]) == {"text": hostile}
+
+
+def test_no_module_makes_html_from_strings() -> None:
+    for path in STATIC.glob("*.js"):
+        source = path.read_text(encoding="utf-8")
+        assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function", source), (
+            path
+        )
+    assert not re.search(r"\son\w+=|style=|<style|<script>", (STATIC / "index.html").read_text(encoding="utf-8"))
+
+
+def test_everything_is_said_in_both_languages() -> None:
+    said = (STATIC / "i18n.js").read_text(encoding="utf-8")
+    texts = re.findall(r'(?:"([\w.→]+)"|(?<![\w.])(\w+)): \["((?:[^"\\]|\\.)*)", "((?:[^"\\]|\\.)*)"\]', said)
+    keys = {quoted or plain for quoted, plain, _, _ in texts}
+    assert all(english and korean for _, _, english, korean in texts)
+    for path in STATIC.glob("*.js"):
+        used = set(re.findall(r'(?<![\w.])t\("([^"]+)"', path.read_text(encoding="utf-8")))
+        assert used <= keys, f"{path.name}: {used - keys}"
+
+
+# ----------------------------------------------------------------------------------------------------------------- SVG
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_view_holds_the_words_and_the_shares_of_one_head(found: AttentionMap, kind: str) -> None:
+    named = next(each for each in KINDS if each == kind)
+    one = view(found, named, layer=1, head=2)
+    assert one.rows == found.rows(named).words
+    assert sum(share or 0 for share in one.shares[2]) == pytest.approx(1)
+    masked = [share is None for share in one.shares[0]]
+    assert any(masked) == (kind == "decoder")
+    with pytest.raises(ConfigError, match="--head 3: this model has heads 1 to 2"):
+        view(found, named, head=3)
+
+
+def test_svg_is_well_formed_whatever_the_words() -> None:
+    root = ElementTree.fromstring(svg(shown()))
+    texts = [node.text for node in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert "Straßenbahnhaltestellenschild" in texts
+    assert "<b>&\"'" in texts
+    assert float(root.attrib["width"]) > 300
+
+
+# ----------------------------------------------------------------------------------------------------------------- PNG
+
+
+def test_png_has_a_glyph_for_every_letter(tmp_path: Path) -> None:
+    """matplotlib warns of a missing glyph, and a warning is an error here."""
+    pytest.importorskip("matplotlib")
+    try:
+        drawing.font_families(KOREAN)
+    except DeviceError as error:
+        pytest.skip(f"NO KOREAN FONT: {error}")
+    png(shown((*KOREAN.split(), "Straße", "a$b$", "שלום")), tmp_path / "a.png")
+    assert (tmp_path / "a.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_without_a_font_one_line_names_one_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    monkeypatch.setattr(drawing, "_system_fonts", list)
+    with pytest.raises(DeviceError, match="install Noto Sans CJK") as error:
+        png(shown(), tmp_path / "a.png")
+    assert "\n" not in str(error.value)
+    png(shown(("Straße", "it")), tmp_path / "b.png")
+
+
+# ------------------------------------------------------------------------------------------------------------ commands
+
+
+@pytest.mark.parametrize("form", ["html", "svg", "png", "json"])
+def test_attend_writes_what_the_ending_says(model: Path, tmp_path: Path, form: str) -> None:
+    output = tmp_path / f"it.{form}"
+    result = CliRunner().invoke(
+        commands, ["attend", "-m", str(model), TEXT[0], "-o", str(output), "--device", "cpu", "--target", TEXT[1]]
+    )
+    assert result.exit_code == 0, result.output
+    assert "Das Tier\tüberquerte\t" in result.stdout
+    content = output.read_bytes()
+    if form == "json":
+        weights = json.loads(content)["attention"]["cross"]["weights"]
+        assert (len(weights), len(weights[0])) == (2, 2)
+    else:
+        assert {"html": b"<!doctype html>", "svg": b"<svg", "png": b"\x89PNG"}[form] in content[:100]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["-o", "it.gif"], "must end in .html, .svg, .png, .json"),
+        (["-o", "it.svg", "--layer", "9"], "layers 1 to 2"),
+        (["-o", "it.html", "--head", "0"], "heads 1 to 2"),
+        (["-o", "nowhere/it.svg"], "cannot be written"),
+    ],
+)
+def test_a_mistake_is_one_line(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], line: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(commands, ["attend", "-m", str(model), TEXT[0], "--device", "cpu", *arguments])
+    assert isinstance(result.exception, HeedfulError)
+    assert line in str(result.exception)
+
+
+def test_positions_and_curves_are_written(tmp_path: Path) -> None:
+    (tmp_path / "metrics.jsonl").write_text('{"kind": "step", "step": 1, "loss": 2.0}\n')
+    for arguments in (
+        ["positions", "-o", f"{tmp_path}/pe.html", "--d-model", "8"],
+        ["curves", str(tmp_path), "-o", f"{tmp_path}/c.html"],
+    ):
+        assert CliRunner().invoke(commands, arguments).exit_code == 0
+    assert '"d":8' in (tmp_path / "pe.html").read_text(encoding="utf-8")
+    assert '"loss":2.0' in (tmp_path / "c.html").read_text(encoding="utf-8")

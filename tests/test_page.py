@@ -1,0 +1,299 @@
+"""The page in a real browser: the distribution's Chromium (Debian: apt-get install chromium), driven by playwright.
+
+The server is ours, on a free port, with a model that knows one sentence by heart. Every test ends with a look at the
+console and at where requests went.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from heedful.drawing import html
+from heedful.trace import positions, trace
+from heedful.translation import Translator
+from tests.small_translator import TEXT, taught_translator
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+if CHROMIUM is None:
+    pytest.skip("NO BROWSER: the page is NOT TESTED; apt-get install chromium", allow_module_level=True)
+sync_api = pytest.importorskip(
+    "playwright.sync_api", reason="NO PLAYWRIGHT: the page is NOT TESTED; pip install playwright"
+)
+uvicorn = pytest.importorskip("uvicorn", reason="NO SERVER: the page is NOT TESTED; pip install 'heedful[serve]'")
+
+# The server and the browser's driver leave sockets to the garbage collector.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+]
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-default-apps",
+    "--no-first-run",
+]
+HOSTILE = "<img src=x onerror=alert(1)> it"
+
+
+@pytest.fixture(scope="module")
+def translator() -> Translator:
+    return taught_translator()
+
+
+@pytest.fixture(scope="module")
+def server(translator: Translator) -> Iterator[str]:
+    from heedful.web.server import create_app
+
+    app = create_app([translator])
+    running = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="error"))
+    thread = threading.Thread(target=running.run, daemon=True)
+    thread.start()
+    while not running.started:
+        time.sleep(0.02)
+    yield f"http://127.0.0.1:{running.servers[0].sockets[0].getsockname()[1]}"
+    running.should_exit = True
+    thread.join(timeout=10)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(browser: Any) -> Iterator[Any]:
+    """A page of its own; nothing may go to the console, and no request may leave this machine."""
+    with_page = browser.new_context(viewport={"width": 1200, "height": 900}, locale="en-US")
+    page = with_page.new_page()
+    page.set_default_timeout(20_000)
+    wrong: list[str] = []
+
+    def hear(message: Any) -> None:
+        # A model without its run folder has no curves, and Chromium tells of every 404.
+        if message.type in ("error", "warning") and "/api/run/metrics" not in message.location["url"]:
+            wrong.append(message.text)
+
+    def follow(request: Any) -> None:
+        if not re.match(r"http://127\.0\.0\.1|file:|blob:", request.url):
+            wrong.append(request.url)
+
+    page.on("console", hear)
+    page.on("request", follow)
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on("dialog", lambda dialog: wrong.append(dialog.message))
+    yield page
+    with_page.close()
+    assert not wrong
+
+
+def translated(page: Any, server: str, hash_: str = "", text: str = TEXT[0]) -> None:
+    """Type a sentence and wait until all is drawn."""
+    page.goto(f"{server}/#{hash_}")
+    page.fill("#source", text)
+    page.wait_for_selector(".matrix td, .lines .link")
+
+
+def shown(page: Any) -> str:
+    return " ".join(page.locator("#target .word").all_inner_texts())
+
+
+# -------------------------------------------------------------------------------------------------------------- served
+
+
+def test_typing_translates_and_draws_every_region(page: Any, server: str) -> None:
+    translated(page, server)
+    assert shown(page) == TEXT[1]
+    assert page.locator(".thumb").count() == 4
+    assert page.locator(".matrix td").count() == 12 * 12
+    assert page.locator(".tree .node.best").count() > 10
+    page.locator("#worked > summary").click()
+    page.locator("#inside > summary").click()
+    page.wait_for_selector(".positions .curve")
+    assert page.locator(".steps li").count() == 5
+    assert page.locator("#inside pre").inner_text().startswith("curl -s http://127.0.0.1")
+
+
+def test_an_alternative_can_be_chosen(page: Any, server: str) -> None:
+    translated(page, server)
+    page.locator(".alternatives button").nth(1).click()
+    assert shown(page) != TEXT[1]
+    assert "n=1" in page.url
+    assert page.locator(".alternatives button").nth(1).get_attribute("aria-pressed") == "true"
+
+
+def test_a_clicked_word_offers_choices_and_the_rest_is_decoded_anew(page: Any, server: str) -> None:
+    translated(page, server)
+    page.locator("#target .word").nth(3).click()
+    other = page.locator(".popover button.choice:not(.own)").first
+    word = other.locator(".piece").inner_text().lstrip("\u2011")
+    other.click()
+    page.wait_for_function("text => document.querySelector('#target').innerText.includes(text)", arg=word)
+    assert shown(page).startswith("Das Tier überquerte")
+    assert "prefix=Das+Tier" in page.url
+
+
+def test_hovering_a_word_marks_what_it_looked_at(page: Any, server: str) -> None:
+    translated(page, server)
+    tint = "parseInt(word.style.getPropertyValue('--tint'))"
+    tints = f"() => [...document.querySelectorAll('.source-words .word')].map(word => {tint})"
+    page.locator("#target .word").nth(1).hover()
+    assert max(page.evaluate(tints)) > 0
+    page.locator(".source-words .word").nth(1).hover()
+    assert max(page.evaluate(tints.replace("source-words", "target-words"))) > 0
+
+
+def test_the_keyboard_reaches_and_pins_every_value(page: Any, server: str) -> None:
+    translated(page, server)
+    page.locator(".matrix td").first.focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowRight")
+    assert page.locator("#attention .reading").inner_text().startswith("“Tier” looked at “animal”")
+    page.keyboard.press("Enter")
+    assert "t=1" in page.url
+    assert "s=1" in page.url
+    page.keyboard.press("Escape")
+    assert "t=" not in page.url.split("#")[1]
+    page.locator("#tab-cross").focus()
+    page.keyboard.press("ArrowRight")
+    assert page.locator("#tab-encoder").get_attribute("aria-selected") == "true"
+
+
+def test_steps_can_be_walked(page: Any, server: str) -> None:
+    translated(page, server)
+    page.locator(".scrubber input").focus()
+    page.keyboard.press("ArrowRight")
+    assert page.locator(".prefix").inner_text().split() == ["Das", "Tier"]
+    page.locator(".scrubber button", has_text="→").click()
+    assert "step=2" in page.url
+
+
+def test_every_plot_can_be_read_as_a_table(page: Any, server: str) -> None:
+    translated(page, server)
+    page.locator("#worked > summary").click()
+    while (closed := page.get_by_role("button", name="View as table")).count():
+        closed.first.click()
+    assert page.locator("figure:visible").count() == page.locator("figure .table-place table:visible").count() > 4
+    with page.expect_download() as download:
+        page.locator("#attention figure button", has_text="CSV").last.click()
+    assert download.value.suggested_filename.endswith(".csv")
+
+
+def test_a_link_brings_back_the_view(page: Any, server: str) -> None:
+    translated(page, server)
+    page.goto("about:blank")
+    page.goto(f"{server}/#q={TEXT[0]}&to=de&kind=decoder&l=0&h=1&view=lines&t=2")
+    page.wait_for_selector(".lines .strong")
+    assert page.locator(".thumb[aria-pressed=true]").get_attribute("data-head") == "1"
+    assert page.locator(".lines .strong").first.text_content().startswith("überquerte")
+
+
+def test_hidden_tokens_and_masks_are_named(page: Any, server: str) -> None:
+    translated(page, server, "kind=decoder")
+    assert page.locator(".matrix td.masked").count() > 20
+    assert "causal mask" in page.locator("#attention").inner_text()
+    columns = page.locator(".matrix th.column").count()
+    page.get_by_label("Hide </s> and punctuation").check()
+    assert page.locator(".matrix th.column").count() < columns
+    assert "scaled up to 100 %" in page.locator("#attention").inner_text()
+    assert "where a layer read, not why" in page.locator(".caveat").inner_text()
+
+
+def test_text_from_users_is_never_markup(page: Any, server: str) -> None:
+    translated(page, server, text=HOSTILE)
+    assert page.locator("main img").count() == 0
+    assert page.locator(".source-words").inner_text().split() == HOSTILE.split()
+
+
+def test_what_is_too_long_to_look_into_is_translated_all_the_same(page: Any, server: str) -> None:
+    answer = {"status": 200, "json": {"source": None}}
+    page.route("**/api/trace", lambda route: route.fulfill(**answer))
+    page.goto(server)
+    page.fill("#source", TEXT[0])
+    page.wait_for_selector(".status.error")
+    assert TEXT[1] in page.locator("#target").inner_text()
+
+
+def test_it_speaks_korean(page: Any, server: str) -> None:
+    translated(page, server)
+    page.locator("#languages button", has_text="한국어").click()
+    page.wait_for_function("document.documentElement.lang === 'ko'")
+    page.wait_for_selector(".matrix td")
+    assert page.locator("#translate h2").inner_text() == "번역"
+    assert not re.search(r"\b(layer|head|weight)\b", page.locator("#attention figcaption").first.inner_text())
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("kind", ["cross", "encoder", "decoder"])
+def test_it_fits_a_narrow_screen_in_light_and_dark(page: Any, server: str, scheme: str, kind: str) -> None:
+    page.set_viewport_size({"width": 400, "height": 800})
+    page.emulate_media(color_scheme=scheme)
+    translated(page, server, f"kind={kind}")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 400
+    ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert (int(re.findall(r"\d+", ground)[0]) < 64) == (scheme == "dark")
+    buttons = "[...document.querySelectorAll('main button:not(.word), select, summary')]"
+    small = f"() => {buttons}.filter(b => b.offsetParent && b.offsetHeight < 24).map(b => b.outerHTML.slice(0, 80))"
+    assert page.evaluate(small) == []
+
+
+# ----------------------------------------------------------------------------------------------------------- from disk
+
+
+def test_the_file_of_attend_holds_every_layer_and_head_of_the_three_kinds(
+    page: Any, translator: Translator, tmp_path: Path
+) -> None:
+    found = trace(translator, TEXT[0], layers=[0, 1])
+    (tmp_path / "it.html").write_text(html({"trace": found, "positions": positions(16, 16)}, "it"), encoding="utf-8")
+    page.goto(f"file://{tmp_path}/it.html")
+    assert shown(page) == TEXT[1]
+    for kind in ("cross", "encoder", "decoder"):
+        page.locator(f"#tab-{kind}").click()
+        assert page.locator(".thumb canvas").count() == 4
+        page.locator(".thumb").nth(3).click()
+        assert page.locator(".matrix td:not(.masked)").first.inner_text() != ""
+    page.locator("#worked > summary").click()
+    assert page.locator(".strip canvas").count() == 5
+    page.locator("#target .word").nth(2).click()
+    assert page.locator(".popover .choice").count() == 8
+
+
+def test_the_worked_calculation_agrees_with_the_map(page: Any, translator: Translator, tmp_path: Path) -> None:
+    found = trace(translator, TEXT[0], layers=[0, 1])
+    (tmp_path / "it.html").write_text(html({"trace": found}, "it"), encoding="utf-8")
+    for kind in ("cross", "encoder", "decoder"):
+        page.goto("about:blank")
+        page.goto(f"file://{tmp_path}/it.html#kind={kind}&l=1&h=1&t=3&s=3&unit=pieces")
+        page.locator("#worked > summary").click()
+        worked = page.locator(".steps table td:last-child").all_inner_texts()
+        row = found["source" if kind == "encoder" else "hypotheses"]
+        side = row if kind == "encoder" else row[0]
+        cells = page.locator(f".matrix td[data-i='{side['word_of_piece'].index(3)}']").all_inner_texts()
+        for share, cell in zip(worked, cells, strict=True):
+            if cell:
+                assert float(share.rstrip(" %")) == pytest.approx(float(cell), abs=1.6)
+
+
+def test_the_files_of_positions_and_curves_draw(page: Any, tmp_path: Path) -> None:
+    metrics = {
+        "step": [{"step": s, "loss": 5 / s, "perplexity": 9 / s, "learning_rate": s} for s in range(1, 9)],
+        "validation": [{"step": 4, "loss": 1.0, "bleu": 3.0}, {"step": 8, "loss": 0.5, "bleu": 9.0}],
+    }
+    for name, data in {"pe": {"positions": positions(64, 32)}, "curves": {"metrics": metrics}}.items():
+        (tmp_path / f"{name}.html").write_text(html(data, name), encoding="utf-8")
+        page.goto(f"file://{tmp_path}/{name}.html")
+        assert page.locator(".curve").count() >= 4
