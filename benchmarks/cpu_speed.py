@@ -52,18 +52,21 @@ def random_shards(mean_length: float, num_pairs: int = 20_000) -> Shards:
 class TorchTransformer(nn.Module):
     """torch.nn.Transformer with the same embeddings, positions and projection."""
 
-    def __init__(self, config: Config) -> None:
+    positions_LD: Tensor
+
+    def __init__(self, config: Config, vocab_size: int) -> None:
         super().__init__()
         m = config.model
-        self.embedding = nn.Embedding(VOCAB_SIZE, m.d_model)
-        self.positions_LD = sinusoids(256, m.d_model).float()
+        self.embedding = nn.Embedding(vocab_size, m.d_model)
+        self.register_buffer("positions_LD", sinusoids(512, m.d_model).float())
         self.transformer = nn.Transformer(
             m.d_model, m.num_heads, m.num_layers, m.num_layers, m.d_ff, m.dropout, batch_first=True
         )
         self.dropout = nn.Dropout(m.dropout)
 
     def forward(self, source_NS: Tensor, source_pad_NS: Tensor, target_NL: Tensor) -> Tensor:
-        causal_LL = nn.Transformer.generate_square_subsequent_mask(target_NL.size(1), dtype=torch.bool)
+        size = target_NL.size(1)
+        causal_LL = torch.ones(size, size, dtype=torch.bool, device=target_NL.device).triu(1)
         hidden_NLD = self.transformer(
             self._embed(source_NS),
             self._embed(target_NL),
@@ -94,7 +97,7 @@ class Peer:
 
     @classmethod
     def make(cls, config: Config) -> Peer:
-        model = TorchTransformer(config).train()
+        model = TorchTransformer(config, VOCAB_SIZE).train()
         return cls(model, torch.optim.Adam(model.parameters(), 1e-4, ADAM_BETAS, ADAM_EPS, fused=True))
 
     def step(self, shards: Shards, pairs_N: Numbers) -> None:

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from heedful.packed import Packed, fill_pairs, num_pair_numbers, pack_source, pack_target, shift_right
 from heedful.shards import Shards
-from heedful.tiles import ALIGNMENT, StaticShape
+from heedful.tiles import StaticShape
 
 Numbers: TypeAlias = npt.NDArray[np.int64]
 Words64: TypeAlias = npt.NDArray[np.uint64]
@@ -30,6 +30,8 @@ B = TypeVar("B")
 # How many pairs of the endless stream are looked up at once.
 CHUNK_PAIRS = 16_384
 FEISTEL_ROUNDS = 6
+# Rows on a GPU are rounded up to this, so that matrix products have whole tiles.
+WHOLE_TILES = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,7 @@ def make_numbered_batch(shape: StaticShape, shards: Shards, pairs_N: Numbers) ->
 
 def static_shape(rows: int, max_length: int) -> StaticShape:
     """The shape that holds every micro-batch of at most `rows` tokens a side."""
-    aligned = -(-rows // ALIGNMENT) * ALIGNMENT
+    aligned = -(-rows // WHOLE_TILES) * WHOLE_TILES
     return StaticShape(rows=aligned, sentences=most_sentences(rows), longest=max_length + 1)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from torch import Tensor
 from torch.nn import functional as F
 
-NO_TARGET = -100  # a row behind the last sentence, which has no next token
+from heedful.packed import NO_TARGET
 
 
 @dataclass(frozen=True, slots=True)

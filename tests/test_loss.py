@@ -5,7 +5,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from heedful.loss import NO_TARGET, projected_loss, smoothed_cross_entropy
+from heedful.loss import projected_loss, smoothed_cross_entropy
+from heedful.packed import NO_TARGET
 
 
 def rows(num_rows: int = 7, vocab_size: int = 11) -> tuple[Tensor, Tensor]:
