@@ -35,11 +35,11 @@ class Gate:
         self.open, self.reached = threading.Event(), threading.Event()
         self.batches: list[list[str]] = []
 
-    def __call__(self, units: Sequence[str]) -> list[str]:
+    def __call__(self, units: Sequence[str]) -> Iterator[tuple[int, str]]:
         self.batches.append(list(units))
         self.reached.set()
         assert self.open.wait(10)
-        return [f"{unit}!" for unit in units]
+        yield from ((n, f"{unit}!") for n, unit in enumerate(units))
 
 
 @contextmanager
@@ -161,10 +161,11 @@ def test_who_leaves_is_forgotten_before_the_work_starts() -> None:
 
 
 def test_a_job_fails_by_its_own_fault_only() -> None:
-    def solve(units: Sequence[str]) -> list[str]:
-        if "bad" in units:
-            raise ValueError("bad")
-        return list(units)
+    def solve(units: Sequence[str]) -> Iterator[tuple[int, str]]:
+        for n, unit in enumerate(units):
+            if unit == "bad":
+                raise ValueError("bad")
+            yield n, unit
 
     async def work() -> None:
         gate = Gate()
@@ -178,6 +179,33 @@ def test_a_job_fails_by_its_own_fault_only() -> None:
             good, bad, fine = await waiting
         assert (good, fine) == (["good", "x"], ["fine", "x"])
         assert isinstance(bad, ValueError)
+
+    in_loop(work)
+
+
+def test_a_result_does_not_wait_for_the_rest_of_its_batch() -> None:
+    late = threading.Event()
+
+    def solve(units: Sequence[str]) -> Iterator[tuple[int, str]]:
+        for n in reversed(range(len(units))):
+            if units[n] == "late":
+                assert late.wait(10)
+            yield n, units[n]
+
+    async def work() -> None:
+        gate = Gate()
+        with queue_of() as queue:
+            first = await started(queue, gate, key="other")
+            slow = asyncio.ensure_future(queue.run("k", solve, ["late"]))
+            await until(lambda: queue.waiting == 1)
+            quick = asyncio.ensure_future(queue.run("k", solve, ["a", "b"]))
+            await until(lambda: queue.waiting == 3)
+            gate.open.set()
+            await first
+            assert await quick == ["a", "b"]
+            assert not slow.done()
+            late.set()
+            assert await slow == ["late"]
 
     in_loop(work)
 
@@ -281,7 +309,7 @@ def test_a_full_server_says_503_at_once_and_who_leaves_makes_room() -> None:
         assert [(await task)[2]["translatedText"] for task in (busy, next_one)] == ["busy!", "next!"]
 
     def hold_up(texts: list[str]) -> None:
-        gate(texts)
+        list(gate(texts))
 
     app = create_app([shouting(before=hold_up)], queue_size=1)
     queue = app.state.front.service.queue

@@ -12,14 +12,15 @@ import asyncio
 import math
 import threading
 from collections import deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any, TypeAlias, TypeVar
 
 Result = TypeVar("Result")
-Solve: TypeAlias = Callable[[Sequence[str]], Sequence[Result]]
+# Units → the number and the result of each, in any order; what comes early is told at once.
+Solve: TypeAlias = Callable[[Sequence[str]], Iterable[tuple[int, Result]]]
 
 LONGEST_RETRY = 60  # seconds
 
@@ -108,7 +109,7 @@ class BatchQueue:
 
     async def call(self, function: Callable[[], Result]) -> Result:
         """Let the worker call this function, by itself, when its turn comes."""
-        (result,) = await self.run(object(), lambda _: [function()], [""])
+        (result,) = await self.run(object(), lambda _: [(0, function())], [""])
         return result
 
     def close(self, seconds: float = 10.0) -> None:
@@ -177,19 +178,19 @@ class BatchQueue:
         return batch
 
     def _solve(self, batch: _Batch) -> None:
-        """Solve a batch; if that fails, each job's part by itself, so that a job fails by its own fault only."""
+        """Solve a batch; if that fails, what is left of each job by itself: a job fails by its own fault only."""
+        left = dict(enumerate(batch))
         try:
-            results = batch[0][0].solve([job.units[place] for job, place in batch])
-            assert len(results) == len(batch), "one result for each unit"
-        except Exception as error:
-            self._solve_apart(batch, error)
-        else:
-            for (job, place), result in zip(batch, results, strict=True):
+            for number, result in batch[0][0].solve([job.units[place] for job, place in batch]):
+                job, place = left.pop(number)
                 job.put(place, result)
+            assert not left, "every unit has a result"
+        except Exception as error:
+            self._solve_apart(list(left.values()), error)
 
     def _solve_apart(self, batch: _Batch, error: Exception) -> None:
-        jobs = dict.fromkeys(job for job, _ in batch)
+        jobs = list(dict.fromkeys(job for job, _ in batch))
         if len(jobs) == 1:
-            return batch[0][0].fail(error)
+            return jobs[0].fail(error)
         for job in jobs:
             self._solve([(each, place) for each, place in batch if each is job])

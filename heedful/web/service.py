@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from heedful import language_id
 from heedful.checkpoint import find_model, load_config
-from heedful.engines import Hypothesis, Request, SearchOptions
 from heedful.engines.auto_engine import AutoEngine
 from heedful.engines.torch_engine import TorchEngine
 from heedful.errors import ConfigError
@@ -25,6 +25,7 @@ from heedful.web.documents import Document
 from heedful.web.limits import RefusalError
 from heedful.web.markup import Markup
 from heedful.web.queue import BatchQueue
+from heedful.web.serving import ServingTranslator
 
 AUTO = "auto"
 FORMATS = ("text", "html")
@@ -33,21 +34,11 @@ MOST_LOOKING = 64  # requests that wait to look inside
 Result = TypeVar("Result")
 
 
-class ServingEngine(TorchEngine):
-    """The torch engine for requests that are a batch already: all of them are one window."""
-
-    def translate(self, requests: Iterable[Request], options: SearchOptions) -> Iterator[list[Hypothesis]]:
-        """The hypotheses of each request, in order."""
-        window = list(enumerate(requests))
-        found = dict(self._translate_window(window, options))
-        return (found[number] for number, _ in window)
-
-
 @dataclass(frozen=True, slots=True)
 class Pair:
     """A direction that can be translated, and with what."""
 
-    translator: Translator
+    translator: ServingTranslator
     folder: Path | None = None  # the first of its models, as it was named
     languages: LanguageModel = field(default_factory=LanguageModel)
 
@@ -64,7 +55,7 @@ class Pair:
 
 def load_pairs(models: Sequence[Path | Translator], *, device: str = "auto", engine: str = "auto") -> list[Pair]:
     """Load the models of all pairs; a translator is taken as it is."""
-    pairs = [Pair(model) for model in models if isinstance(model, Translator)]
+    pairs = [Pair(ServingTranslator.of(model)) for model in models if isinstance(model, Translator)]
     folders: dict[tuple[str, str], list[Path]] = {}
     for model in models:
         if isinstance(model, Path):
@@ -73,15 +64,9 @@ def load_pairs(models: Sequence[Path | Translator], *, device: str = "auto", eng
     for names in folders.values():
         home = find_model(names[0]).config.parent
         translator = Translator.load(*names, device=device, engine=engine)
-        pairs.append(Pair(_for_batches(translator), names[0], language_id.load(home)))
+        pairs.append(Pair(ServingTranslator.of(translator), names[0], language_id.load(home)))
     _check_languages(pairs)
     return pairs
-
-
-def _for_batches(translator: Translator) -> Translator:
-    if isinstance(translator.engine, TorchEngine):
-        translator.engine = ServingEngine(*translator.engine.models)
-    return translator
 
 
 def _for_looking(translator: Translator) -> Translator:
@@ -229,9 +214,8 @@ class Service:
         n_best = num_alternatives + 1
         options = replace(options, n_best=n_best, beam_size=max(options.beam_size, n_best), token_scores=False)
         units = [unit for order in orders if order.pair is pair for unit in order.split.units]
-        translate = pair.translator.translate
-        key = (pair.source, pair.target, options)
-        return iter(await self.queue.run(key, lambda batch: translate(batch, options=options), units))
+        solve = partial(pair.translator.translate_batch, options=options)
+        return iter(await self.queue.run((pair.source, pair.target, options), solve, units))
 
 
 async def _beside(size: int, function: Callable[..., Result], *arguments: Any) -> Result:

@@ -1,0 +1,57 @@
+"""Translating batches that are made already, and telling each translation as soon as it is found.
+
+`Translator` and `TorchEngine` serve streams: they read ahead, and keep the order. Here a batch is known whole, so the
+engine takes it at once; and a client with a short sentence should not wait for another's long one.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from heedful.engines import Hypothesis, Request, SearchOptions
+from heedful.engines.torch_engine import TorchEngine
+from heedful.translation import Translation, Translator
+
+
+class ServingEngine(TorchEngine):
+    """The torch engine for requests that are a batch."""
+
+    def translate_batch(
+        self, requests: Sequence[Request], options: SearchOptions
+    ) -> Iterator[tuple[int, list[Hypothesis]]]:
+        """The number of each request and its hypotheses, as they are found."""
+        return self._translate_window(list(enumerate(requests)), options)
+
+
+class ServingTranslator(Translator):
+    """A translator for texts that are a batch."""
+
+    @classmethod
+    def of(cls, translator: Translator) -> ServingTranslator:
+        """The same with our engine in place of the one for streams."""
+        engine = translator.engine
+        engine = ServingEngine(*engine.models) if isinstance(engine, TorchEngine) else engine
+        made = cls(engine, translator.tokenizer, translator.config)
+        made.options = translator.options
+        return made
+
+    def translate_batch(self, texts: Sequence[str], options: SearchOptions) -> Iterator[tuple[int, Translation]]:
+        """The number of each text and its translation, as they are found."""
+        pending: deque[Any] = deque()
+        requests = list(self._requests(texts, None, pending))
+        lines = list(pending)
+        owners = [number for number, line in enumerate(lines) for _ in line.parts]
+        parts: list[dict[int, list[Hypothesis]]] = [{} for _ in lines]
+        for request, hypotheses in self._as_found(requests, options):
+            owner = owners[request]
+            parts[owner][request] = hypotheses
+            if len(parts[owner]) == len(lines[owner].parts):
+                yield owner, self._translation(lines[owner], [found for _, found in sorted(parts[owner].items())])
+        yield from ((n, Translation(line.source, "", (), 0)) for n, line in enumerate(lines) if not line.parts)
+
+    def _as_found(self, requests: Sequence[Request], options: SearchOptions) -> Iterator[tuple[int, list[Hypothesis]]]:
+        if isinstance(self.engine, ServingEngine):
+            return self.engine.translate_batch(requests, options)
+        return enumerate(self.engine.translate(requests, options))
