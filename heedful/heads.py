@@ -22,8 +22,8 @@ from heedful.model.transformer import Transformer
 from heedful.translation import Translator
 
 SENTENCES = 120  # of the validation set: enough to tell roles apart, and seconds
-CERTAIN = 0.6  # a head that looks there in so many cases has the role
-FEWEST = 5  # cases, or a share says nothing
+CERTAIN = 0.4  # a head that looks there in so many cases has the role; the share is shown with it
+FEWEST = 20  # cases of grammar, or a share says nothing
 SPREAD = 0.6  # of the largest possible entropy
 POSITIONS = ("itself", "previous", "next", "start", "end")
 GRAMMAR = {"adjective": "adjective→noun", "verb": "verb→subject", "pronoun": "pronoun→noun"}
@@ -40,11 +40,12 @@ class Roles:
     entropy_LH: Tensor  # 0: one word, 1: all words alike
 
     def label(self, layer: int, head: int) -> str:
-        """One word for a head. Position explains more than grammar does, so it goes first where both hold."""
+        """One word for a head. Position explains more than grammar does, so it goes first where both hold as well."""
         shares = {role: float(share_LH[layer, head]) for role, share_LH in self.shares_LH.items()}
-        certain = {r: share for r, share in shares.items() if share >= CERTAIN and self.counts[r] >= FEWEST}
+        enough = {role for role, count in self.counts.items() if role in POSITIONS or count >= FEWEST}
+        certain = {role: share for role, share in shares.items() if share >= CERTAIN and role in enough}
         if certain:
-            return max(certain, key=lambda role: certain[role] + (0.1 if role in POSITIONS else 0.0))
+            return max(certain, key=lambda role: certain[role] + (0.02 if role in POSITIONS else 0.0))
         return "spread" if float(self.entropy_LH[layer, head]) >= SPREAD else "mixed"
 
     def record(self) -> list[list[dict[str, Any]]]:
@@ -55,7 +56,8 @@ class Roles:
     def _head(self, layer: int, head: int) -> dict[str, Any]:
         shares = {role: round(float(share_LH[layer, head]), 3) for role, share_LH in self.shares_LH.items()}
         entropy = round(float(self.entropy_LH[layer, head]), 3)
-        return {"label": self.label(layer, head), "shares": shares, "entropy": entropy}
+        label = self.label(layer, head)
+        return {"label": label, "share": shares.get(label), "shares": shares, "entropy": entropy}
 
 
 def expected_places(found: AttentionMap, kind: Kind, example: Example | None) -> Expected:

@@ -11,12 +11,21 @@ let waiting = new AbortController();
 
 /** @returns {Promise<any>} the answer; an error's text is the server's own */
 async function ask(path, body = undefined, signal = undefined) {
-  const init = body === undefined ? {} : { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) };
+  const key = sessionStorage.getItem("heedful-key");
+  const headers = key ? { Authorization: `Bearer ${key}` } : {};
+  const init = body === undefined ? { headers } : { method: "POST", headers: { ...headers, "Content-Type": "application/json" }, body: JSON.stringify(body) };
   if (body !== undefined) set({ request: { path, body } });
   const answer = await fetch(path, { ...init, signal });
   const found = await answer.json().catch(() => ({}));
+  if (answer.status === 401 || answer.status === 403) set({ locked: true });
   if (!answer.ok) throw new Error(found.error ?? found.message ?? `${answer.status} ${answer.statusText}`);
   return found;
+}
+
+/** Use this key from now on, until the browser is closed. */
+export function useKey(key) {
+  sessionStorage.setItem("heedful-key", key);
+  set({ locked: false });
 }
 
 /** Translate; a request that is still under way is given up. */

@@ -41,6 +41,7 @@ export function readable(piece) {
 
 /** A share as people read it. */
 export function percent(share) {
+  if (share === 0) return "0 %";
   if (share >= 0.9995) return "100 %";
   return share < 0.001 ? "< 0.1 %" : `${(100 * share).toFixed(share < 0.1 ? 1 : 0)} %`;
 }

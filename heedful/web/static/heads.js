@@ -38,7 +38,7 @@ function thumbnail(kind, layer, head, chosenLayer) {
     type: "button", class: "thumb", "aria-pressed": String(pressed), "data-layer": layer, "data-head": head, tabindex: inTabOrder ? "0" : "-1",
     title: role ? tip(role) : null, "aria-label": `${t("layer", { n: layer + 1 })}, ${t("head", { n: head + 1 })}: ${label}`,
     onclick: (event) => choose(layer, head, event.shiftKey || event.ctrlKey || event.metaKey),
-  }, picture, h("span", { class: "thumb-name" }, h("span", { class: "muted" }, `${head + 1}`), " ", label));
+  }, picture, h("span", { class: "thumb-name" }, h("span", { class: "muted" }, `${head + 1}`), " ", label, role?.share ? h("span", { class: "muted" }, ` ${Math.round(100 * role.share)}%`) : null));
 }
 
 /** Click: this one; with shift: this one too. */

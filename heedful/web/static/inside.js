@@ -6,7 +6,7 @@ import { h, show } from "./dom.js";
 import { languageName, t } from "./i18n.js";
 import { positionsView } from "./positions.js";
 import { get, subscribe } from "./store.js";
-import { table } from "./table.js";
+import { figure } from "./table.js";
 
 /** @type {any} */ let places;
 /** @type {any} */ const fetched = {};
@@ -23,7 +23,7 @@ export function insideRegion(place, details) {
 
 async function drawInside() {
   const model = get().trace?.model;
-  show(places.card, model ? table(card(model)) : h("p", { class: "muted" }, t("nothing")));
+  show(places.card, model ? figure(cardGrid(model), () => card(model)) : h("p", { class: "muted" }, t("nothing")));
   show(places.request, requestPanel());
   if (!model) return;
   show(places.curves, fetched.metrics ? curvesView(fetched.metrics) : scheduleView(model));
@@ -48,6 +48,10 @@ async function fetchRest(model) {
 export function bring(data) {
   if (data.positions) fetched.positions = data.positions;
   if (data.metrics) fetched.metrics = data.metrics;
+}
+
+function cardGrid(model) {
+  return h("dl", { class: "card-grid" }, card(model).rows.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
 }
 
 function card(model) {

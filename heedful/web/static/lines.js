@@ -25,6 +25,9 @@ export function linesView() {
   return figure(plot, () => tableOf(found, links), shownTitle());
 }
 
+/** A head alone needs no dash to be told apart. */
+const dash = (head, heads) => (head === null || heads < 2 ? "none" : DASHES[head % 8]);
+
 /** The columns that hold 90 % of a row, largest first. */
 function largest(found, i) {
   const width = found.columns.length;
@@ -53,7 +56,7 @@ function drawing(found, links) {
   const most = found.columns.map((_, j) => Math.max(0, ...links.filter((link) => link.j === j && isChosen(link.i)).map((link) => link.value)));
   const curves = links.filter((link) => isChosen(link.i)).map((link) => s("path", {
     class: "link", d: `M ${left + 8} ${y(link.i)} C ${left + GAP / 2} ${y(link.i)} ${right - GAP / 2} ${y(link.j)} ${right - 8} ${y(link.j)}`,
-    "stroke-width": 1 + 5 * link.value, "stroke-opacity": 0.25 + 0.75 * link.value, "stroke-dasharray": link.head === null ? "none" : DASHES[link.head % 8],
+    "stroke-width": 1 + 5 * link.value, "stroke-opacity": 0.25 + 0.75 * link.value, "stroke-dasharray": dash(link.head, get().h.length),
     style: { stroke: link.head === null ? "var(--accent)" : headColour(link.head) },
   }, s("title", {}, `${name(found.rows[link.i])} → ${name(found.columns[link.j])}: ${percent(link.value)}`)));
   const rows = found.rows.map((row, i) => label(row, left, y(i), "end", word >= 0 && isChosen(i), word >= 0 && !isChosen(i), () => set({ [side]: word === row.word ? -1 : row.word })));
@@ -73,7 +76,7 @@ function label(item, x, y, anchor, strong, weak, choose) {
 
 function legend(heads) {
   if (heads[0] === null) return null;
-  return h("p", { class: "legend small" }, heads.map((head) => h("span", {}, s("svg", { width: 32, height: 8, "aria-hidden": "true" }, s("line", { x1: 0, x2: 32, y1: 4, y2: 4, "stroke-width": 3, "stroke-dasharray": DASHES[head % 8], style: { stroke: headColour(head) } })), ` ${t("head", { n: head + 1 })}`)));
+  return h("p", { class: "legend small" }, heads.map((head) => h("span", {}, s("svg", { width: 32, height: 8, "aria-hidden": "true" }, s("line", { x1: 0, x2: 32, y1: 4, y2: 4, "stroke-width": 3, "stroke-dasharray": dash(head, heads.length), style: { stroke: headColour(head) } })), ` ${t("head", { n: head + 1 })}`)));
 }
 
 function tableOf(found, links) {

@@ -25,15 +25,15 @@ export function tick(value) {
 }
 
 /**
- * @param {{name: string, x: string, y: string, series: {name: string, points: [number, number][]}[], low?: number}} plot
+ * @param {{name: string, x: string, y: string, series: {name: string, points: [number, number][]}[], low?: number, high?: number}} plot
  */
-export function linePlot({ name, x, y, series, low = undefined }) {
+export function linePlot({ name, x, y, series, low = undefined, high = undefined }) {
   const points = series.flatMap((each) => each.points).filter(([, value]) => Number.isFinite(value));
   if (!points.length) return h("p", { class: "muted" }, `${name}: —`);
   const [xs, ys] = [points.map(([value]) => value), points.map(([, value]) => value)];
   const [left, right] = [Math.min(...xs), Math.max(...xs)];
   const bottom = low ?? Math.min(...ys);
-  const top = Math.max(...ys) === bottom ? bottom + 1 : Math.max(...ys);
+  const top = high ?? (Math.max(...ys) === bottom ? bottom + 1 : Math.max(...ys));
   const px = (value) => MARGIN.left + ((value - left) / (right - left || 1)) * (WIDTH - MARGIN.left - MARGIN.right);
   const py = (value) => HEIGHT - MARGIN.bottom - ((value - bottom) / (top - bottom)) * (HEIGHT - MARGIN.top - MARGIN.bottom);
   const rules = ticks(bottom, top).map((value) => s("g", {}, s("line", { class: "rule", x1: MARGIN.left, x2: WIDTH - MARGIN.right, y1: py(value), y2: py(value) }), s("text", { class: "tick", x: MARGIN.left - 8, y: py(value), dy: "0.35em", "text-anchor": "end" }, tick(value))));

@@ -32,7 +32,7 @@ function pair({ n, d }, whole, positions) {
   const chosen = [...new Set(positions.map((position) => Math.min(position, n - 1)))];
   const sines = (position) => [...Array(Math.ceil(d / 2)).keys()].map((i) => /** @type {[number, number]} */ ([2 * i, whole.values[position * d + 2 * i]]));
   const name = t("pairs", { a: chosen[0], b: chosen[1] ?? chosen[0] });
-  return linePlot({ name, x: t("dimension"), y: t("pairs.note"), series: chosen.map((position) => ({ name: `pos ${position}`, points: sines(position) })) });
+  return linePlot({ name, x: t("dimension"), y: t("pairs.note"), low: -1, high: 1, series: chosen.map((position) => ({ name: `pos ${position}`, points: sines(position) })) });
 }
 
 /** One dimension over positions; of a quick wave twenty turns are enough. */
@@ -40,7 +40,7 @@ function dimension({ n, d }, whole, which) {
   const turn = 2 * Math.PI * 10000 ** ((2 * Math.floor(which / 2)) / d);
   const shown = Math.min(n, Math.max(16, Math.ceil(20 * turn)));
   const points = [...Array(shown).keys()].map((position) => /** @type {[number, number]} */ ([position, whole.values[position * d + which]]));
-  return linePlot({ name: t("dimensions", { which }), x: t("position"), y: t("dimensions.note", { turn: turn < 1000 ? turn.toFixed(1) : Math.round(turn).toLocaleString("en") }), series: [{ name: `dim ${which}`, points }] });
+  return linePlot({ name: t("dimensions", { which }), x: t("position"), y: t("dimensions.note", { turn: turn < 1000 ? turn.toFixed(1) : Math.round(turn).toLocaleString("en") }), low: -1, high: 1, series: [{ name: `dim ${which}`, points }] });
 }
 
 /** PE(0) · PE(k), divided by its largest value: the same between any two positions that lie k apart. */

@@ -1,6 +1,6 @@
 /** Region 1: two boxes, alternatives, and words that can be asked about. Works without the other regions. */
 
-import { embedded, fetchLanguages, fetchTrace, translateText } from "./api.js";
+import { embedded, fetchLanguages, fetchTrace, translateText, useKey } from "./api.js";
 import { h, number, show } from "./dom.js";
 import { t, languageName } from "./i18n.js";
 import { choices, closeChoices } from "./choices.js";
@@ -24,7 +24,7 @@ let turn = 0;
 export function translateRegion(place) {
   parts = pieces();
   show(place, h("div", { class: "boxes" }, parts.sourceCard, parts.swap, parts.targetCard), parts.alternatives);
-  subscribe(["trace", "n", "busy", "error", "plain", "languages", "from"], drawTarget);
+  subscribe(["trace", "n", "busy", "error", "plain", "languages", "from", "locked"], drawTarget);
   subscribe(["trace", "n", "t", "s", "preview", "kind", "l", "h"], mark);
   subscribe(["languages", "from", "to", "detected"], drawLanguages);
   subscribe(["q"], () => { if (parts.input && parts.input.value !== get().q) { parts.input.value = get().q; count(); } });
@@ -145,7 +145,7 @@ function drawTarget() {
   if (!trace) {
     show(parts.output, plain ? h("span", {}, plain) : h("span", { class: "muted" }, t("translation")));
     show(parts.words);
-    return show(parts.alternatives, samples());
+    return show(parts.alternatives, get().locked ? keyForm() : samples());
   }
   const best = hypothesis();
   parts.output.setAttribute("lang", trace.target.language);
@@ -155,6 +155,13 @@ function drawTarget() {
   show(parts.alternatives, alternatives(trace));
   drawLanguages();
   mark();
+}
+
+/** Where a server asks for a key. */
+function keyForm() {
+  const input = h("input", { type: "password", autocomplete: "off", "aria-label": t("key") });
+  const use = (event) => { event.preventDefault(); useKey(input.value); set({ error: "" }); start(); };
+  return h("form", { class: "samples", onsubmit: use }, h("label", { class: "small" }, t("key"), " ", input), h("button", { type: "submit" }, t("key.use")));
 }
 
 function samples() {

@@ -1,0 +1,50 @@
+"""Does a head look at the noun that a pronoun stands for? `python -m benchmarks.attention MODEL` (into German).
+
+The head is the best one on the validation set's pronoun links; the share is over all held-out pronoun cases. Then the
+two sentences that people know, with the weights of that head at the pronoun. The numbers are in docs/attention.md.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from heedful.attention_map import Kind, attention_map
+from heedful.heads import PronounReport, pronoun_report
+from heedful.translation import Translator
+
+PAIRS = {
+    "The animal didn't cross the road because it was too tired.": (
+        "Das Tier überquerte die Straße nicht, weil es zu müde war."
+    ),
+    "The animal didn't cross the road because it was too wide.": (
+        "Das Tier überquerte die Straße nicht, weil sie zu breit war."
+    ),
+}
+PRONOUN = 7  # the word in both languages
+NAMES: dict[Kind, str] = {"cross": "cross, writing the pronoun", "encoder": "encoder, reading “it”"}
+
+
+def weights_at_pronoun(translator: Translator, report: PronounReport, source: str, target: str) -> str:
+    """The three words with the largest weight, itself aside."""
+    found = attention_map(translator, source, target)
+    row = found.words(report.kind)[report.layer, report.head, PRONOUN].tolist()
+    shares = {word: row[place] for place, word in enumerate(found.columns(report.kind).words)}
+    if report.kind == "encoder":
+        del shares["it"]
+    best = sorted(shares, key=lambda word: -shares[word])[:3]
+    return ", ".join(f"{word} {shares[word]:.2f}" for word in best)
+
+
+def main(model: str) -> None:
+    """Print a line for each kind of attention, and for each of the two sentences."""
+    translator = Translator.load(model, device="cpu", engine="torch")
+    for kind, name in NAMES.items():
+        report = pronoun_report(translator, kind)
+        head = f"layer {report.layer + 1}, head {report.head + 1}"
+        print(f"{name}: {head}, validation {report.validation:.1%}, held out {report.share:.1%} of {report.num_cases}")
+        for source, target in PAIRS.items():
+            print(f"  … {source.split('because ')[1]:22} → {weights_at_pronoun(translator, report, source, target)}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
