@@ -128,8 +128,12 @@ class Tokenizer:
         return hashlib.sha256(self.model).hexdigest()
 
     def encode(self, text: str) -> list[int]:
-        """The ids of a text, without eos."""
-        return self.encode_batch([text])[0]
+        """The ids of a text, without eos. (For a list SentencePiece starts a thread, which takes longer than one text.)"""
+        try:
+            ids: list[int] = self._processor.encode(normalise(text))
+        except (RuntimeError, TypeError, UnicodeEncodeError):
+            return self.encode_batch([text])[0]  # which names what is wrong
+        return ids
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of each text, without eos."""

@@ -207,7 +207,7 @@ class Translator:
             source = text.rstrip("\r\n")
             line = _Line(source, prefix, self.splitter.parts(one_line(source)))
             pending.append(line)
-            prefix_ids = self.tokenizer.encode(one_line(prefix))
+            prefix_ids = self.tokenizer.encode(one_line(prefix)) if prefix else []
             for number, part in enumerate(line.parts):
                 yield Request(part.ids, () if number else prefix_ids)
 

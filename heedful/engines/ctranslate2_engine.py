@@ -30,7 +30,7 @@ FIRST_WINDOW, LAST_WINDOW = 16, 4096  # requests read ahead: few at first, so th
 WINDOW_SECONDS = 5.0  # ... and then more, until a window takes so long
 SCORED_PAIRS = 512  # at a time
 LIKE_OURS = 0.75  # |Y|^(¾α) grows as ((5 + |Y|) / 6)^α does where |Y| is 15: which W of those that ended are returned
-BATCH = {"max_batch_size": 2048, "batch_type": "tokens"}
+BATCH = 16  # sentences of like length that a worker takes at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +50,8 @@ class CTranslate2Engine:
         self.eos = self.pieces[0]
         ctranslate2 = library()
         try:
-            workers = torch.get_num_threads()
-            self.translator = ctranslate2.Translator(str(folder), "cpu", inter_threads=workers, intra_threads=1)
+            self.workers = torch.get_num_threads()
+            self.translator = ctranslate2.Translator(str(folder), "cpu", inter_threads=self.workers, intra_threads=1)
         except RuntimeError as error:
             raise CheckpointError(f"{folder}: CTranslate2 cannot load it ({error}); remove it") from None
 
@@ -110,7 +110,7 @@ class CTranslate2Engine:
             max_input_length=0,
             return_end_token=True,
             return_scores=True,
-            **BATCH,
+            max_batch_size=self._batch_size(len(requests)),
         )
         return [
             [
@@ -119,6 +119,10 @@ class CTranslate2Engine:
             ]
             for prefix, result in zip(prefixes, results, strict=True)
         ]
+
+    def _batch_size(self, num_sentences: int) -> int:
+        """So that there is work for every worker."""
+        return min(BATCH, -(-num_sentences // self.workers))
 
     def _found(self, tokens: list[str], score: float | None, alpha: float) -> _Found:
         """A score is the log-probability divided by |Y|^α, eos counted in |Y|; that of a prefix is not in it."""
@@ -178,7 +182,7 @@ class CTranslate2Engine:
                 [self._tokens(source) for source, _ in some],
                 [self._tokens(target) for _, target in some],
                 max_input_length=0,
-                **BATCH,
+                max_batch_size=self._batch_size(len(some)),
             )
             yield from (list(result.log_probs) for result in results)
 
