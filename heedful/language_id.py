@@ -25,6 +25,7 @@ KEPT = 2000  # n-grams of each language
 SAMPLED = 20_000  # lines of each language; more do not change the picture
 LONGEST_TEXT = 5000  # characters that detection looks at
 RARE = 0.5  # how often an n-gram counts as seen that was not
+LEAST = math.log(1e-5)  # no n-gram is held for less likely: the training text is never all there is
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +78,14 @@ def fit(samples: Mapping[str, Iterable[str]]) -> LanguageModel:
     kept = {language: dict(count.most_common(KEPT)) for language, count in counts.items() if count}
     totals = {language: counts[language].total() + RARE for language in kept}
     log_probs = {
-        language: {gram: round(math.log(count / totals[language]), 4) for gram, count in grams.items()}
+        language: {gram: _log_prob(count, totals[language]) for gram, count in grams.items()}
         for language, grams in kept.items()
     }
-    return LanguageModel(log_probs, {language: round(math.log(RARE / totals[language]), 4) for language in kept})
+    return LanguageModel(log_probs, {language: _log_prob(RARE, totals[language]) for language in kept})
+
+
+def _log_prob(count: float, total: float) -> float:
+    return round(max(LEAST, math.log(count / total)), 4)
 
 
 def load(folder: Path) -> LanguageModel:

@@ -125,16 +125,34 @@ def test_a_full_queue_refuses_at_once_and_says_when_to_come_again() -> None:
         gate = Gate()
         with queue_of(max_waiting=3) as queue:
             first = await started(queue, gate)
-            second = asyncio.ensure_future(queue.run("k", gate, ["a", "b"]))
-            await until(lambda: queue.waiting == 2)
-            with pytest.raises(QueueFullError) as refused:
-                await queue.run("k", gate, ["c", "d"])
-            assert refused.value.retry_after >= 1
-            third = asyncio.ensure_future(queue.run("k", gate, ["e"]))
+            others = [asyncio.ensure_future(queue.run("k", gate, [name])) for name in "abc"]
             await until(lambda: queue.waiting == 3)
+            with pytest.raises(QueueFullError) as refused:
+                await queue.run("k", gate, ["d"])
+            assert refused.value.retry_after >= 1
             gate.open.set()
-            assert list(await asyncio.gather(first, second, third)) == [["first!"], ["a!", "b!"], ["e!"]]
-            assert len(await queue.run("k", gate, ["large"] * 9)) == 9, "what is alone may be larger than the queue"
+            assert list(await asyncio.gather(first, *others)) == [["first!"], ["a!"], ["b!"], ["c!"]]
+            assert await queue.run("k", gate, ["e"]) == ["e!"]
+        assert queue.counts.refused == 1
+
+    in_loop(work)
+
+
+def test_a_document_that_is_longer_than_the_queue_keeps_nobody_out() -> None:
+    async def work() -> None:
+        gate = Gate()
+        with queue_of(max_waiting=16, max_batch=4) as queue:
+            first = await started(queue, gate)
+            long = asyncio.ensure_future(queue.run("k", gate, ["long"] * 100))
+            await until(lambda: queue.waiting == 100)
+            others = [asyncio.ensure_future(queue.run("k", gate, ["short"])) for _ in range(14)]
+            await until(lambda: queue.waiting == 114)
+            with pytest.raises(QueueFullError):
+                await queue.run("k", gate, ["short"])
+            gate.open.set()
+            await asyncio.gather(first, *others)
+            assert len(await long) == 100
+        assert max(number for number, batch in enumerate(gate.batches) if "short" in batch) < 6
 
     in_loop(work)
 

@@ -82,8 +82,9 @@ class QueueCounts:
 class BatchQueue:
     """Jobs in, results out, in batches across jobs.
 
-    `max_waiting` units may wait (one job may bring more when nothing waits); a batch has at most `max_batch` units, and
-    no more than about `max_characters`.
+    `max_waiting` units may wait, where no job counts for more than an eighth of them: a long document takes turns with
+    the others, so that it need not keep them out. A batch has at most `max_batch` units, and no more than about
+    `max_characters`.
     """
 
     def __init__(self, *, max_waiting: int = 2048, max_batch: int = 64, max_characters: int = 8000) -> None:
@@ -125,12 +126,18 @@ class BatchQueue:
         with self._changed:
             if self._closed:
                 raise QueueClosedError("the server is shutting down")
-            if self.waiting and self.waiting + job.waiting > self.max_waiting:
+            if not self._has_room(job):
                 self.counts.refused += 1
                 raise QueueFullError(self._retry_after())
             self.waiting += job.waiting
             self._jobs.append(job)
             self._changed.notify()
+
+    def _has_room(self, job: _Job) -> bool:
+        if self.waiting + job.waiting <= self.max_waiting:
+            return True
+        most = max(1, self.max_waiting // 8)
+        return sum(min(most, each.waiting) for each in (*self._jobs, job)) <= self.max_waiting
 
     def _leave(self, job: _Job) -> None:
         """Nobody waits for this job any longer: its result is there, it failed, or its client has left."""
