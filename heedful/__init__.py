@@ -13,6 +13,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from heedful.alignment import Aligner, pharaoh
+    from heedful.alternatives import alternatives_at, word_confidences
     from heedful.api import train
     from heedful.engines import Sampling, SearchOptions
     from heedful.errors import (
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Aligner",
     "CheckpointError",
     "ConfigError",
     "DataError",
@@ -43,13 +46,18 @@ __all__ = [
     "Translation",
     "Translator",
     "__version__",
+    "alternatives_at",
     "evaluate",
     "evaluate_files",
     "evaluate_model",
+    "pharaoh",
     "train",
+    "word_confidences",
 ]
 
 _HOME = {
+    "alignment": ("Aligner", "pharaoh"),
+    "alternatives": ("alternatives_at", "word_confidences"),
     "api": ("train",),
     "engines": ("Sampling", "SearchOptions"),
     "errors": ("CheckpointError", "ConfigError", "DataError", "DeviceError", "HeedfulError", "TrainingError"),

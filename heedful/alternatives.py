@@ -55,7 +55,7 @@ def _words(part: Hypothesis, tokenizer: Tokenizer) -> list[Word]:
     ]
 
 
-def alternatives(
+def alternatives_at(
     translator: Translator,
     translation: Translation,
     position: int,

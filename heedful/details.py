@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from heedful.alignment import Aligner, pharaoh
-from heedful.alternatives import alternatives, word_confidences
+from heedful.alternatives import alternatives_at, word_confidences
 from heedful.translation import Translation, Translator
 
 
@@ -34,5 +34,5 @@ class Details:
         return pharaoh(self.aligner.align_translation(translation)) if translation.hypotheses else ""
 
     def _alternatives(self, translation: Translation, position: int) -> list[dict[str, Any]]:
-        found = alternatives(self.translator, translation, position, count=self.num_alternatives)
+        found = alternatives_at(self.translator, translation, position, count=self.num_alternatives)
         return [asdict(alternative) for alternative in found]

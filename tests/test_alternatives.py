@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from heedful.alternatives import alternatives, word_confidences
+from heedful.alternatives import alternatives_at, word_confidences
 from heedful.engines import Request, SearchOptions
 from heedful.errors import ConfigError, DataError
 from heedful.translation import Translation, Translator
@@ -50,7 +50,7 @@ def test_without_token_scores_there_is_no_confidence(model: Path) -> None:
 
 
 def test_alternatives_are_the_likeliest_words_at_their_place(translator: Translator, translation: Translation) -> None:
-    found = alternatives(translator, translation, 0, count=4)
+    found = alternatives_at(translator, translation, 0, count=4)
     assert len(found) == 4
     probabilities = [one.probability for one in found]
     assert probabilities == sorted(probabilities, reverse=True)
@@ -62,30 +62,30 @@ def test_alternatives_are_the_likeliest_words_at_their_place(translator: Transla
 def test_words_before_the_place_stay(translator: Translator, translation: Translation) -> None:
     last = words_of(translation) - 1
     before = " ".join(word.text for word in word_confidences(translation.hypotheses[0])[:last])
-    for one in alternatives(translator, translation, last, count=3):
+    for one in alternatives_at(translator, translation, last, count=3):
         assert one.text.startswith(before)
         assert one.text[len(before) :].strip().startswith(one.word)
 
 
 def test_behind_the_last_word_the_end_is_an_alternative(translator: Translator, translation: Translation) -> None:
-    found = alternatives(translator, translation, words_of(translation), count=40)
+    found = alternatives_at(translator, translation, words_of(translation), count=40)
     assert [one.text for one in found if not one.word] == [translation.text]
 
 
 def test_a_place_that_is_not_there_is_named(translator: Translator, translation: Translation) -> None:
     for position in (-1, words_of(translation) + 1):
         with pytest.raises(DataError, match=f"no word {position}"):
-            alternatives(translator, translation, position)
+            alternatives_at(translator, translation, position)
     with pytest.raises(DataError, match="no word 0 in a translation of 0 words"):
-        alternatives(translator, translator.translate([""])[0], 0)
+        alternatives_at(translator, translator.translate([""])[0], 0)
     with pytest.raises(ConfigError, match="0 alternatives"):
-        alternatives(translator, translation, 0, count=0)
+        alternatives_at(translator, translation, 0, count=0)
 
 
 def test_an_engine_that_cannot_names_those_that_can(translator: Translator, translation: Translation) -> None:
     echo = Translator(Echo(), translator.tokenizer, translator.config)
     with pytest.raises(ConfigError, match="the torch and the ctranslate2 engine do"):
-        alternatives(echo, translation, 0)
+        alternatives_at(echo, translation, 0)
 
 
 def test_both_engines_expect_the_same_tokens(model: Path, translator: Translator) -> None:

@@ -1,4 +1,4 @@
-"""The doctor: what agrees is said to agree, what does not is found, and so are mistakes in settings and data."""
+"""The doctor: what agrees is said to agree, and what does not is found."""
 
 from __future__ import annotations
 
@@ -7,19 +7,14 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
 from heedful import doctor
-from heedful.cautions import cautions
 from heedful.checkpoint import LoadedModel, load_model
-from heedful.config import Config, resolve
 from heedful.doctor import Ids, Pair, TrainingGraph, compare, examine
 from heedful.engines.torch_engine import TorchEngine
 from heedful.export.ctranslate2 import write_ctranslate2
-from heedful.shards import Counts, Shards, Side
-from heedful.tokenizer import Tokenizer
 from tests.small_models import TEXT, small_model
 
 PAIRS: list[Pair] = [([5, 6, 7], [8, 9]), ([300, 20], [10, 11, 12, 13]), ([9], [])]
@@ -127,51 +122,3 @@ def test_the_exit_code_says_whether_all_agree(model: Path, broken: bool, code: i
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == code, done.stderr
     assert ("DISAGREES" in done.stdout) == broken
-
-
-# ------------------------------------------------------------------------------------------------------------ cautions
-
-
-@pytest.fixture(scope="module")
-def tokenizer() -> Tokenizer:
-    return Tokenizer.learn_at_most(TEXT, 400, seed=1)
-
-
-def shards(tokenizer: Tokenizer, texts: Sequence[str]) -> Shards:
-    encoded = [[*tokenizer.encode(text), 0] for text in texts]
-    lengths = np.array([len(ids) for ids in encoded], dtype=np.int32)
-    side = Side(np.concatenate(encoded).astype(np.uint16), lengths)
-    return Shards(side, side, Counts(len(texts), len(texts), 0, 0, len(side.ids), len(side.ids)))
-
-
-def config(**train: int) -> Config:
-    return resolve({"data": {"source_language": "en", "target_language": "de"}, "train": train})
-
-
-def test_text_that_fits_gives_no_caution(tokenizer: Tokenizer) -> None:
-    assert cautions(None, config(), tokenizer, shards(tokenizer, TEXT), shards(tokenizer, ["Is that so?"])) == []
-
-
-def test_a_schedule_that_never_leaves_warm_up_is_named(tokenizer: Tokenizer, tmp_path: Path) -> None:
-    (found,) = cautions(None, config(steps=100, warmup_steps=4000), tokenizer, None, None)
-    assert "train.steps = 100 never leaves the warm-up (train.warmup_steps = 4,000)" in found
-    step = tmp_path / "checkpoints" / "step-00000050"
-    step.mkdir(parents=True)
-    (step / "model.safetensors").touch()
-    (found,) = cautions(tmp_path, config(steps=9000, warmup_steps=4000), tokenizer, None, None)
-    assert "50 steps of its warm-up" in found
-
-
-def test_a_vocabulary_of_another_text_is_named(tokenizer: Tokenizer) -> None:
-    found = "\n".join(
-        cautions(None, config(), tokenizer, shards(tokenizer, ["구름이 낀 하늘 아래", "xylophone"]), None)
-    )
-    assert "pieces a word" in found
-    assert "single bytes" in found
-    assert "never occur in the training text" in found
-
-
-def test_validation_text_that_was_trained_on_is_counted(tokenizer: Tokenizer) -> None:
-    train, valid = shards(tokenizer, TEXT), shards(tokenizer, [TEXT[2], "The cat ran.", TEXT[0]])
-    (found,) = cautions(None, config(), tokenizer, train, valid)
-    assert "2 of 3 validation pairs are in the training text too" in found

@@ -1,0 +1,60 @@
+"""Mistakes in settings and data: each is named, and text that fits is left in peace."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from heedful.cautions import cautions
+from heedful.config import Config, resolve
+from heedful.shards import Counts, Shards, Side
+from heedful.tokenizer import Tokenizer
+from tests.small_models import TEXT
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    return Tokenizer.learn_at_most(TEXT, 400, seed=1)
+
+
+def shards(tokenizer: Tokenizer, texts: Sequence[str]) -> Shards:
+    encoded = [[*tokenizer.encode(text), 0] for text in texts]
+    lengths = np.array([len(ids) for ids in encoded], dtype=np.int32)
+    side = Side(np.concatenate(encoded).astype(np.uint16), lengths)
+    return Shards(side, side, Counts(len(texts), len(texts), 0, 0, len(side.ids), len(side.ids)))
+
+
+def config(**train: int) -> Config:
+    return resolve({"data": {"source_language": "en", "target_language": "de"}, "train": train})
+
+
+def test_text_that_fits_gives_no_caution(tokenizer: Tokenizer) -> None:
+    assert cautions(None, config(), tokenizer, shards(tokenizer, TEXT), shards(tokenizer, ["Is that so?"])) == []
+
+
+def test_a_schedule_that_never_leaves_warm_up_is_named(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    (found,) = cautions(None, config(steps=100, warmup_steps=4000), tokenizer, None, None)
+    assert "train.steps = 100 never leaves the warm-up (train.warmup_steps = 4,000)" in found
+    step = tmp_path / "checkpoints" / "step-00000050"
+    step.mkdir(parents=True)
+    (step / "model.safetensors").touch()
+    (found,) = cautions(tmp_path, config(steps=9000, warmup_steps=4000), tokenizer, None, None)
+    assert "50 steps of its warm-up" in found
+
+
+def test_a_vocabulary_of_another_text_is_named(tokenizer: Tokenizer) -> None:
+    found = "\n".join(
+        cautions(None, config(), tokenizer, shards(tokenizer, ["구름이 낀 하늘 아래", "xylophone"]), None)
+    )
+    assert "pieces a word" in found
+    assert "single bytes" in found
+    assert "never occur in the training text" in found
+
+
+def test_validation_text_that_was_trained_on_is_counted(tokenizer: Tokenizer) -> None:
+    train, valid = shards(tokenizer, TEXT), shards(tokenizer, [TEXT[2], "The cat ran.", TEXT[0]])
+    (found,) = cautions(None, config(), tokenizer, train, valid)
+    assert "2 of 3 validation pairs are in the training text too" in found
