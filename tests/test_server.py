@@ -262,6 +262,23 @@ def test_limits_can_be_set() -> None:
 # --------------------------------------------------------------------------------------------------- described, counted
 
 
+def test_the_page_is_served_beside_the_api(client: TestClient) -> None:
+    page = client.get("/")
+    assert (page.status_code, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
+    script = client.get("/main.js")
+    assert script.headers["content-type"].startswith("text/javascript")
+    assert client.get("/../server.py").status_code == 404
+    assert client.get("/%2e%2e/server.py").status_code == 404
+
+
+def test_a_server_whose_worker_has_stopped_is_not_healthy() -> None:
+    app = create_app([shouting()])
+    client = TestClient(app)
+    assert client.get("/health").status_code == 200
+    app.state.front.service.close()
+    assert client.get("/health").status_code == 503
+
+
 def test_the_description_names_every_route(client: TestClient) -> None:
     spec = client.get("/spec").json()
     assert set(spec["paths"]) == PATHS
@@ -463,6 +480,26 @@ def test_no_bytes_bring_the_server_down(
 def test_no_form_brings_the_server_down(client: TestClient, fields: dict[str, str]) -> None:
     holds(client.post("/translate", data=fields))
     holds(client.post("/translate", files={name: (None, value) for name, value in fields.items()}))
+
+
+@settings(OFTEN, max_examples=40)
+@given(
+    q=st.text(min_size=1, max_size=30),
+    body=st.dictionaries(
+        st.sampled_from(["beam_size", "alpha", "prefix", "layers", "target_text"]),
+        LIKELY | st.integers(-1, 5) | st.floats() | st.lists(st.integers(-1, 2), max_size=2) | st.text(max_size=30),
+    ),
+)
+def test_no_wish_to_look_inside_brings_the_server_down(real: TestClient, q: str, body: dict[str, Any]) -> None:
+    content = json.dumps({"q": q} | body)
+    holds(real.post("/api/trace", content=content, headers={"Content-Type": "application/json"}))
+
+
+@settings(OFTEN, max_examples=40)
+@given(q=st.text(max_size=60) | st.lists(st.text(max_size=20), max_size=3), form=st.sampled_from(["text", "html"]))
+def test_no_text_brings_a_real_model_down(real: TestClient, q: str | list[str], form: str) -> None:
+    body = {"q": q, "source": "en", "target": "de", "format": form, "alternatives": 1}
+    holds(real.post("/translate", content=json.dumps(body), headers={"Content-Type": "application/json"}))
 
 
 def test_the_server_is_alive_at_the_end(client: TestClient) -> None:

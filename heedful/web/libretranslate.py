@@ -12,6 +12,7 @@ from starlette.routing import Route
 from heedful.web.front import Front, front_of
 from heedful.web.incoming import while_connected
 from heedful.web.language_names import language_name
+from heedful.web.limits import RefusalError
 from heedful.web.service import AUTO, Answer, Service
 
 FRONTEND_TIMEOUT = 500  # milliseconds that a page waits for the next key
@@ -60,6 +61,8 @@ async def languages(request: Request) -> Response:
 
 async def health(request: Request) -> Response:
     """GET /health."""
+    if not front_of(request).service.queue.is_alive:
+        raise RefusalError(503, "the worker has stopped")
     return JSONResponse({"status": "ok"})
 
 

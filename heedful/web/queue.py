@@ -97,6 +97,11 @@ class BatchQueue:
         self._worker = threading.Thread(target=self._work, name="heedful-worker", daemon=True)
         self._worker.start()
 
+    @property
+    def is_alive(self) -> bool:
+        """Is there a worker?"""
+        return self._worker.is_alive()
+
     async def run(self, key: Hashable, solve: Solve[Result], units: Sequence[str]) -> list[Result]:
         """The result of each unit, in order. `solve` may get units of other jobs of an equal key, too."""
         if not units:
