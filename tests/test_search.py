@@ -18,18 +18,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import heedful.search
-from heedful.search import (
-    BeamRule,
-    Hypothesis,
-    SampleRule,
-    beam_search,
-    beam_steps,
-    greedy_rule,
-    greedy_search,
-    length_penalty,
-    new_beams,
-    search,
-)
+from heedful.sampling import SampleRule, greedy_rule, greedy_search
+from heedful.search import BeamRule, Hypothesis, beam_search, beam_steps, length_penalty, new_beams, search
 
 EOS = 0
 Prefix = tuple[int, ...]

@@ -24,7 +24,8 @@ from heedful.errors import CheckpointError, ConfigError
 from heedful.model.state import Decoder, State
 from heedful.model.transformer import Memory, Transformer
 from heedful.packed import Packed, pack_source, pack_target, shift_right
-from heedful.search import BeamRule, BeamStep, History, Hypothesis, Rule, SampleRule, greedy_rule, new_beams
+from heedful.sampling import SampleRule, greedy_rule
+from heedful.search import BeamRule, BeamStep, History, Hypothesis, Rule, new_beams
 
 EOS_ID = 0
 FIRST_WINDOW, LAST_WINDOW = 16, 4096  # requests read ahead: few at first, so that the first results come soon ...
