@@ -128,7 +128,8 @@ class Tokenizer:
         return hashlib.sha256(self.model).hexdigest()
 
     def encode(self, text: str) -> list[int]:
-        """The ids of a text, without eos. (For a list SentencePiece starts a thread, which takes longer than one text.)"""
+        """The ids of a text, without eos."""
+        # For a list SentencePiece starts a thread, which takes longer than one text does.
         try:
             ids: list[int] = self._processor.encode(normalise(text))
         except (RuntimeError, TypeError, UnicodeEncodeError):
