@@ -109,12 +109,15 @@ def _pairs(pairs: Iterable[tuple[int, int]]) -> list[tuple[int, frozenset[int]]]
     return [(row, frozenset([column])) for row, column in pairs]
 
 
-def hits(weights_LHWW: Tensor, role: str, places: Iterable[tuple[int, frozenset[int]]], *, own: bool) -> list[Tensor]:
-    """For each place: 1 for the heads whose largest weight falls there; layers × heads. `own`: itself aside."""
+def hits(weights_LHWW: Tensor, role: str, places: Sequence[tuple[int, frozenset[int]]], *, own: bool) -> Tensor:
+    """1 for the heads whose largest weight falls in a place; layers × heads × places. `own`: itself aside."""
     if own and role != "itself":
         weights_LHWW = weights_LHWW - torch.eye(weights_LHWW.size(-1))
-    best_LHW = weights_LHWW.argmax(dim=-1)
-    return [torch.isin(best_LHW[:, :, row], torch.tensor([*columns])).float() for row, columns in places]
+    best_LHP = weights_LHWW.argmax(dim=-1)[:, :, [row for row, _ in places]]
+    right_PW = torch.zeros(len(places), weights_LHWW.size(-1))
+    for place, (_, columns) in enumerate(places):
+        right_PW[place, list(columns)] = 1.0
+    return right_PW[torch.arange(len(places)), best_LHP]
 
 
 def roles(maps: Iterable[tuple[AttentionMap, Example | None]], kind: Kind) -> Roles:
@@ -124,10 +127,12 @@ def roles(maps: Iterable[tuple[AttentionMap, Example | None]], kind: Kind) -> Ro
     for found, example in maps:
         weights_LHWW = found.words(kind)
         for role, places in expected_places(found, kind, example).items():
-            sums.setdefault(role, []).extend(hits(weights_LHWW, role, places, own=kind == "encoder"))
+            sums.setdefault(role, []).append(hits(weights_LHWW, role, places, own=kind == "encoder"))
         entropies.append(_entropy(weights_LHWW))
-    shares = {role: torch.stack(found).mean(dim=0) for role, found in sums.items() if found}
-    return Roles(shares, {role: len(found) for role, found in sums.items()}, torch.stack(entropies).mean(dim=0))
+    found_LHP = {role: torch.cat(parts, dim=-1) for role, parts in sums.items()}
+    shares = {role: each.mean(dim=-1) for role, each in found_LHP.items() if each.size(-1)}
+    counts = {role: each.size(-1) for role, each in found_LHP.items()}
+    return Roles(shares, counts, torch.stack(entropies).mean(dim=0))
 
 
 def _entropy(weights_LHTS: Tensor) -> Tensor:
@@ -191,8 +196,8 @@ def pronoun_report(translator: Translator, kind: Kind, num_sentences: int = 1_00
         link = next(link for link in case.source_links if link.kind == "pronoun")
         places = [pronoun_place(kind, link, case.right, case.wrong)]
         weights_LHWW = attention_map(translator, case.source, case.right).words(kind)
-        found += hits(weights_LHWW, role, places, own=kind == "encoder")
-    share = float(torch.stack(found).mean(dim=0)[layer, head]) if found else math.nan
+        found.append(hits(weights_LHWW, role, places, own=kind == "encoder"))
+    share = float(torch.cat(found, dim=-1).mean(dim=-1)[layer, head]) if found else math.nan
     return PronounReport(kind, layer, head, float(chosen_LH[layer, head]), share, len(found))
 
 

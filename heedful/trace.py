@@ -29,6 +29,7 @@ from heedful.worked import halves, num_vector_bytes, vectors
 
 TOP = 8  # choices shown at each place
 MANY_PIECES = 128  # more, and only the layers that are asked for are sent
+ALTERNATIVE_BYTES = 300_000  # more, and alternatives come without their attention, which can be asked for
 VECTOR_BYTES = 1_000_000  # more, and only those of the layers that are asked for are sent
 METRICS = "metrics.jsonl"
 
@@ -55,16 +56,33 @@ def trace(
         else ([], [_given(translator.tokenizer.encode(one_line(target)))])
     )
     maps = [map_of_ids(translator, source_ids, hypothesis.ids) for hypothesis in found]
-    shown = _layers(maps[0], layers)
     return {
         "source": {"text": text, "language": translator.source_language, **_tokens(maps[0].source)},
         "target": {"language": translator.target_language, "given": target is not None, "prefix": prefix or ""},
-        "hypotheses": [_hypothesis(translator, *pair, shown) for pair in zip(found, maps, strict=True)],
         "beam": {"width": width, "alpha": options.alpha, "steps": steps},
-        "attention": {kind: _weights(maps[0], kind, shown) for kind in KINDS},
-        "vectors": _vectors(maps[0], shown, layers, vector_bytes),
         "heads": {kind: roles.record() for kind, roles in head_roles(translator, maps[0]).items()},
         "model": model_card(translator),
+        **_looks(translator, found, maps, layers, vector_bytes),
+    }
+
+
+def _looks(
+    translator: Translator,
+    found: Sequence[Hypothesis],
+    maps: Sequence[AttentionMap],
+    layers: Sequence[int] | None,
+    vector_bytes: int,
+) -> dict[str, Any]:
+    """The translations, and where each looked; of the best one all kinds and its vectors, at the top."""
+    shown = _layers(maps[0], layers)
+    weights = [None, *_alternatives(maps[1:], shown)]
+    return {
+        "hypotheses": [
+            {**_hypothesis(translator, hypothesis, each), "attention": attention}
+            for hypothesis, each, attention in zip(found, maps, weights, strict=True)
+        ],
+        "attention": {kind: _weights(maps[0], kind, shown) for kind in KINDS},
+        "vectors": _vectors(maps[0], shown, layers, vector_bytes),
     }
 
 
@@ -153,10 +171,8 @@ def _named(tokenizer: Tokenizer, token: int) -> dict[str, Any]:
 # --------------------------------------------------------------------------------------------------------- hypotheses
 
 
-def _hypothesis(
-    translator: Translator, hypothesis: Hypothesis, found: AttentionMap, shown: Sequence[int]
-) -> dict[str, Any]:
-    """A translation: its words, how likely each piece was, what else could have stood there, and where it looked."""
+def _hypothesis(translator: Translator, hypothesis: Hypothesis, found: AttentionMap) -> dict[str, Any]:
+    """A translation: its words, how likely each piece was, and what else could have stood there."""
     tokens = _choices(translator.tokenizer, found.reading.log_probs_TV, found.target.ids)
     total = sum(token["logp"] for token in tokens)
     return {
@@ -166,7 +182,6 @@ def _hypothesis(
         **_tokens(found.target),
         "tokens": tokens,
         "examples": examples(found),
-        "attention": {kind: _weights(found, kind, shown) for kind in ("cross", "decoder")},
     }
 
 
@@ -233,6 +248,15 @@ def _weights(found: AttentionMap, kind: Kind, layers: Iterable[int]) -> dict[str
     bytes_LHTS = (weights_LHTS[here] * 255).round().to(torch.uint8).contiguous()
     data = base64.b64encode(bytes_LHTS.numpy().tobytes()).decode("ascii")
     return {"shape": list(bytes_LHTS.shape), "dtype": "u8", "layers": here, "data": data}
+
+
+def _alternatives(maps: Sequence[AttentionMap], shown: Sequence[int]) -> list[dict[str, Any] | None]:
+    """The attention of the translations behind the best one; nothing where it would be too much."""
+    kinds: tuple[Kind, ...] = ("cross", "decoder")
+    size = sum(found.weights_LHTS[kind][:1].numel() for found in maps for kind in kinds) * len(shown)
+    if size > ALTERNATIVE_BYTES:
+        return [None] * len(maps)
+    return [{kind: _weights(found, kind, shown) for kind in kinds} for found in maps]
 
 
 def _vectors(

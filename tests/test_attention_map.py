@@ -103,7 +103,7 @@ def test_vectors_move_from_layer_to_layer(found: AttentionMap) -> None:
 def test_a_head_is_named_by_where_its_largest_weight_falls() -> None:
     previous = torch.eye(6).roll(1, dims=0)[None, None]
     places = [(row, frozenset([row - 1])) for row in range(1, 6)]
-    assert torch.stack(hits(previous, "previous", places, own=True)).mean() == 1
+    assert hits(previous, "previous", places, own=True).mean() == 1
     shares = {"previous": torch.ones(1, 1), "pronoun→noun": torch.ones(1, 1)}
     counts = {"previous": 50, "pronoun→noun": 50}
     assert Roles(shares, counts, torch.zeros(1, 1)).label(0, 0) == "previous"
@@ -113,8 +113,8 @@ def test_a_head_is_named_by_where_its_largest_weight_falls() -> None:
 
 def test_itself_is_set_aside() -> None:
     weights = torch.tensor([[[[0.6, 0.1, 0.3], [0.2, 0.5, 0.3], [0.3, 0.2, 0.5]]]])
-    assert torch.stack(hits(weights, "previous", [(1, frozenset([2]))], own=True)).mean() == 1
-    assert torch.stack(hits(weights, "previous", [(1, frozenset([2]))], own=False)).mean() == 0
+    assert hits(weights, "previous", [(1, frozenset([2]))], own=True).mean() == 1
+    assert hits(weights, "previous", [(1, frozenset([2]))], own=False).mean() == 0
 
 
 def test_grammar_roles_are_scored_on_the_links(translator: Translator, found: AttentionMap) -> None:

@@ -231,7 +231,7 @@ def test_what_is_too_long_to_look_into_is_translated_all_the_same(page: Any, ser
 def test_it_speaks_korean(page: Any, server: str) -> None:
     translated(page, server)
     page.locator("#languages button", has_text="한국어").click()
-    page.wait_for_function("document.documentElement.lang === 'ko'")
+    page.wait_for_function("() => document.documentElement.lang === 'ko'")
     page.wait_for_selector(".matrix td")
     assert page.locator("#translate h2").inner_text() == "번역"
     assert not re.search(r"\b(layer|head|weight)\b", page.locator("#attention figcaption").first.inner_text())

@@ -102,6 +102,16 @@ def test_vectors_and_layers_of_a_long_sentence_are_sent_when_asked_for(translato
         trace(translator, TEXT[0], layers=[2])
 
 
+def test_alternatives_bring_their_attention_unless_it_is_too_much(
+    translator: Translator, found: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    best, *others = found["hypotheses"]
+    assert best["attention"] is None, "it is at the top"
+    assert [numbers(each["attention"]["cross"]).shape[2] for each in others] == [len(e["pieces"]) for e in others]
+    monkeypatch.setattr("heedful.trace.ALTERNATIVE_BYTES", 10)
+    assert all(each["attention"] is None for each in trace(translator, TEXT[0])["hypotheses"])
+
+
 def test_the_vectors_give_the_weights_back(found: dict[str, Any]) -> None:
     kinds = found["vectors"]["kinds"]["encoder"]
     query, key = (numbers(kinds[name])[1].astype(float)[:, 8:] for name in ("q", "k"))

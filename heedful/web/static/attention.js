@@ -5,9 +5,9 @@ import { h, segmented, show, toggle } from "./dom.js";
 import { headsOverview } from "./heads.js";
 import { t } from "./i18n.js";
 import { linesView } from "./lines.js";
-import { matrixView } from "./matrix.js";
+import { markChosen, matrixView } from "./matrix.js";
 import { get, set, subscribe } from "./store.js";
-import { layerOf, packedWeights, sides } from "./weights.js";
+import { hypothesis, layerOf, packedWeights, sides } from "./weights.js";
 
 const KINDS = ["cross", "encoder", "decoder"];
 /** @type {any} */ let places;
@@ -18,7 +18,8 @@ export function attentionRegion(place) {
   show(place, places.tabs, h("div", { role: "tabpanel", id: "kind-panel", "aria-labelledby": "tab-cross" }, places.about, places.heads, places.bar, places.view), h("p", { class: "caveat" }, t("caveat")));
   subscribe(["trace", "n", "kind", "scheme"], drawAll);
   subscribe(["l", "h"], () => { drawHeads(); drawView(); });
-  subscribe(["unit", "hide", "scale", "view", "t", "s"], drawView);
+  subscribe(["unit", "hide", "scale", "view"], drawView);
+  subscribe(["t", "s"], drawSelection);
   drawAll();
 }
 
@@ -63,13 +64,23 @@ function drawView() {
   show(places.view, view === "lines" ? linesView() : matrixView());
 }
 
-/** Of a long sentence layers come one by one. */
+/** A map of a long sentence has thousands of cells; a chosen word changes its heads only. */
+function drawSelection() {
+  if (!get().trace || get().view === "lines") return drawView();
+  show(places.bar, controls());
+  markChosen(places.view);
+}
+
+/** Of a long sentence layers, and those of alternatives, come one by one. */
 async function fetchLayer() {
   if (embedded) return;
-  const { q, trace, prefix } = get();
-  const body = { q, source: trace.source.language, target: trace.target.language, prefix, layers: [layerOf(get().kind)] };
+  const { q, trace, prefix, n } = get();
+  const best = hypothesis();
+  const which = n > 0 ? { target_text: best.text } : { prefix };
   try {
-    set({ trace: await fetchTrace(body) });
+    const found = await fetchTrace({ q, source: trace.source.language, target: trace.target.language, layers: [layerOf(get().kind)], ...which });
+    if (n > 0) best.attention = found.attention;
+    set({ trace: n > 0 ? { ...trace } : { ...trace, attention: found.attention, vectors: found.vectors } });
   } catch (error) {
     show(places.view, h("p", { class: "error" }, String(error.message)));
   }

@@ -20,12 +20,13 @@ const name = (item) => (get().unit === "pieces" ? readable(item.label) : item.la
 const special = (label) => (label === "</s>" || label === "<s>" ? "special" : "");
 
 function grid(found, line) {
-  const head = h("tr", {}, h("th", { class: "corner" }, h("span", { class: "small muted" }, t(`axes.${get().kind}`))), found.columns.map((column) => header(found, "column", column)));
+  const head = h("tr", {}, h("th", { class: "corner" }, h("span", { class: "small muted" }, t(`axes.${get().kind}`))), found.columns.map((column) => header("column", column)));
   const ramp = ramps();
-  const rows = found.rows.map((row, i) => h("tr", {}, header(found, "row", row), found.columns.map((_, j) => cell(found, i, j, ramp))));
+  const rows = found.rows.map((row, i) => h("tr", {}, header("row", row), found.columns.map((_, j) => cell(found, i, j, ramp))));
   const node = h("table", { class: "matrix", role: "grid", "aria-label": shownTitle() }, h("thead", {}, head), h("tbody", {}, rows));
   const cells = [...node.querySelectorAll("td")];
   if (cells[0]) cells[0].tabIndex = 0;
+  markChosen(h("div", {}, node));
   const tell = (event) => { const td = event.target.closest("td"); if (td) line.textContent = reading(found, Number(td.dataset.i), Number(td.dataset.j)); };
   node.addEventListener("mouseover", tell);
   node.addEventListener("focusin", tell);
@@ -34,12 +35,19 @@ function grid(found, line) {
   return node;
 }
 
-function header(found, axis, item) {
-  const [side, word] = selectionOf(get().kind, axis, item.word);
-  const chosen = word >= 0 && get()[side] === word && (axis === "row" || get().kind !== "encoder");
+function header(axis, item) {
   const scope = axis === "row" ? "row" : "col";
-  return h("th", { scope, class: `${axis} ${special(item.label)} ${chosen ? "chosen" : ""}`, "data-axis": axis, "data-word": item.word },
-    h("span", { dir: "auto", title: name(item) }, name(item)));
+  return h("th", { scope, class: `${axis} ${special(item.label)}`, "data-axis": axis, "data-word": item.word }, h("span", { dir: "auto", title: name(item) }, name(item)));
+}
+
+/** Set off the heads of the chosen words. */
+export function markChosen(root) {
+  const { kind } = get();
+  for (const head of root.querySelectorAll(".matrix th[data-axis]")) {
+    const { axis } = head.dataset;
+    const [side, word] = selectionOf(kind, axis, Number(head.dataset.word));
+    head.classList.toggle("chosen", word >= 0 && get()[side] === word && (axis === "row" || kind !== "encoder"));
+  }
 }
 
 function cell(found, i, j, ramp) {
@@ -71,7 +79,7 @@ function pin(found, event) {
 
 function moveIn(found, cells, event) {
   const current = cells.indexOf(event.target);
-  if (event.key === "Enter" || event.key === " ") { event.preventDefault(); const { i, j } = event.target.dataset; pin(found, event); return refocus(i, j); }
+  if (event.key === "Enter" || event.key === " ") return event.preventDefault(), pin(found, event);
   const width = found.columns.length;
   const [i, j] = [Math.floor(current / width), current % width];
   const next = { ArrowRight: [i, j + 1], ArrowLeft: [i, j - 1], ArrowDown: [i + 1, j], ArrowUp: [i - 1, j], Home: [i, 0], End: [i, width - 1] }[event.key];
@@ -81,15 +89,6 @@ function moveIn(found, cells, event) {
   cells[current].tabIndex = -1;
   cells[row * width + column].tabIndex = 0;
   cells[row * width + column].focus();
-}
-
-/** A pinned word draws the map anew; the focus stays where it was. */
-function refocus(i, j) {
-  const node = /** @type {any} */ (document.querySelector(`.matrix td[data-i="${i}"][data-j="${j}"]`));
-  if (!node) return;
-  document.querySelector('.matrix td[tabindex="0"]')?.setAttribute("tabindex", "-1");
-  node.tabIndex = 0;
-  node.focus();
 }
 
 function notes(found) {

@@ -26,7 +26,8 @@ export function isSink(label) {
 
 /** The packed weights of a kind, for the hypothesis that is shown. */
 export function packedWeights(kind) {
-  return kind === "encoder" ? get().trace.attention.encoder : hypothesis().attention[kind];
+  const { trace, n } = get();
+  return kind === "encoder" || n === 0 ? trace.attention[kind] : hypothesis().attention?.[kind] ?? { layers: [] };
 }
 
 /** How many layers and heads a kind has. */
