@@ -11,6 +11,7 @@ sample here. An empty source has an empty translation.
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -41,17 +42,28 @@ class _Found:
     log_prob: float | None
 
 
+@dataclass(frozen=True, slots=True)
+class _Submitted:
+    """A window of requests on its way; `results` are those of the requests at the places `free`."""
+
+    window: list[Request]
+    limits: list[int]
+    free: list[int]
+    results: list[Any]
+
+
 class CTranslate2Engine:
     """Translates with an exported model on the CPU; `pieces` are the strings of all tokens, in order of their ids."""
 
     def __init__(self, folder: Path, pieces: Sequence[str], *, max_positions: int) -> None:
         self.pieces, self.max_positions = list(pieces), max_positions
         self.ids = {piece: number for number, piece in enumerate(pieces)}
-        self.eos = self.pieces[0]
         ctranslate2 = library()
         try:
             self.workers = torch.get_num_threads()
-            self.translator = ctranslate2.Translator(str(folder), "cpu", inter_threads=self.workers, intra_threads=1)
+            self.translator = ctranslate2.Translator(
+                str(folder), "cpu", inter_threads=self.workers, intra_threads=1, max_queued_batches=-1
+            )
         except RuntimeError as error:
             raise CheckpointError(f"{folder}: CTranslate2 cannot load it ({error}); remove it") from None
 
@@ -59,20 +71,33 @@ class CTranslate2Engine:
         """The hypotheses of each request, in order; a window of them at a time."""
         if options.sampling is not None:
             raise ConfigError("the ctranslate2 engine does not sample; the torch engine does (--engine torch)")
-        stream, size = iter(requests), FIRST_WINDOW
-        while window := list(islice(stream, size)):
-            begin = perf_counter()
-            yield from self._translate_window(window, options)
-            size = min(2 * size, LAST_WINDOW) if perf_counter() - begin < WINDOW_SECONDS else size
+        submitted: deque[_Submitted] = deque()
+        for window in _windows(requests):
+            submitted.append(self._submit(window, options))
+            if len(submitted) > 1:  # the workers go on with this window while the one before it is read
+                yield from self._collect(submitted.popleft(), options)
+        while submitted:
+            yield from self._collect(submitted.popleft(), options)
 
-    def _translate_window(self, window: list[Request], options: SearchOptions) -> list[list[Hypothesis]]:
+    def _submit(self, window: list[Request], options: SearchOptions) -> _Submitted:
+        """Nothing is searched for where the prefix is all that the limit allows."""
         limits = [self._limit(request, options) for request in window]
-        found = self._search_all(window, limits, options)
+        free = [n for n, request in enumerate(window) if limits[n] > len(request.prefix_ids)]
+        longest = max((limits[n] for n in free), default=0)
+        return _Submitted(window, limits, free, self._search([window[n] for n in free], longest, options))
+
+    def _collect(self, submitted: _Submitted, options: SearchOptions) -> list[list[Hypothesis]]:
+        window, limits = submitted.window, submitted.limits
+        found = [[_Found(tuple(request.prefix_ids), None)] for request in window]
+        for n, result in zip(submitted.free, submitted.results, strict=True):
+            found[n] = self._found(window[n], result.result(), options)
+            if options.beam_size == 1 and len(found[n][0].ids) > limits[n]:  # greedy search goes on as it began
+                found[n] = [_Found(found[n][0].ids[: limits[n]], None)]
         too_long = [n for n, each in enumerate(found) if any(len(one.ids) > limits[n] for one in each)]
         for limit in sorted({limits[n] for n in too_long}):
             again = [n for n in too_long if limits[n] == limit]
-            for n, each in zip(again, self._search([window[n] for n in again], limit, options), strict=True):
-                found[n] = each
+            for n, result in zip(again, self._search([window[n] for n in again], limit, options), strict=True):
+                found[n] = self._found(window[n], result.result(), options)
         return self._ranked(window, found, options)
 
     def _limit(self, request: Request, options: SearchOptions) -> int:
@@ -86,22 +111,13 @@ class CTranslate2Engine:
                 f"eos included; the torch engine takes any length (--engine torch)"
             )
 
-    def _search_all(self, window: list[Request], limits: list[int], options: SearchOptions) -> list[list[_Found]]:
-        """Nothing is searched for where the prefix is all that the limit allows."""
-        free = [n for n, request in enumerate(window) if limits[n] > len(request.prefix_ids)]
-        found = [[_Found(tuple(request.prefix_ids), None)] for request in window]
-        if free:
-            longest = max(limits[n] for n in free)
-            for n, each in zip(free, self._search([window[n] for n in free], longest, options), strict=True):
-                cut = options.beam_size == 1 and len(each[0].ids) > limits[n]  # greedy search goes on as it began
-                found[n] = [_Found(each[0].ids[: limits[n]], None)] if cut else each
-        return found
-
-    def _search(self, requests: list[Request], limit: int, options: SearchOptions) -> list[list[_Found]]:
+    def _search(self, requests: list[Request], limit: int, options: SearchOptions) -> list[Any]:
+        """Results to come, one for each request."""
         prefixes = [self._tokens(request.prefix_ids) for request in requests]
-        results = self.translator.translate_batch(
+        results: list[Any] = self.translator.translate_batch(
             [self._tokens(request.source_ids) for request in requests],
             target_prefix=prefixes if any(prefixes) else None,
+            asynchronous=True,
             beam_size=options.beam_size,
             num_hypotheses=options.beam_size,
             length_penalty=LIKE_OURS * options.alpha,
@@ -112,24 +128,24 @@ class CTranslate2Engine:
             return_scores=True,
             max_batch_size=self._batch_size(len(requests)),
         )
+        return results
+
+    def _found(self, request: Request, result: Any, options: SearchOptions) -> list[_Found]:
         return [
-            [
-                self._found(tokens, None if prefix else score, LIKE_OURS * options.alpha)
-                for tokens, score in zip(result.hypotheses, result.scores, strict=True)
-            ]
-            for prefix, result in zip(prefixes, results, strict=True)
+            self._hypothesis(tokens, None if request.prefix_ids else score, LIKE_OURS * options.alpha)
+            for tokens, score in zip(result.hypotheses, result.scores, strict=True)
         ]
 
-    def _batch_size(self, num_sentences: int) -> int:
-        """So that there is work for every worker."""
-        return min(BATCH, -(-num_sentences // self.workers))
-
-    def _found(self, tokens: list[str], score: float | None, alpha: float) -> _Found:
+    def _hypothesis(self, tokens: list[str], score: float | None, alpha: float) -> _Found:
         """A score is the log-probability divided by |Y|^α, eos counted in |Y|; that of a prefix is not in it."""
         ids = tuple(map(self.ids.__getitem__, tokens))
         if not ids or ids[-1] != 0:
             return _Found(ids, None)
         return _Found(ids[:-1], None if score is None else score * len(ids) ** alpha)
+
+    def _batch_size(self, num_sentences: int) -> int:
+        """So that there is work for every worker."""
+        return min(BATCH, -(-num_sentences // self.workers))
 
     def next_tokens(self, request: Request, count: int) -> list[tuple[int, float]]:
         """The likeliest tokens behind the prefix, and their probabilities."""
@@ -185,6 +201,15 @@ class CTranslate2Engine:
                 max_batch_size=self._batch_size(len(some)),
             )
             yield from (list(result.log_probs) for result in results)
+
+
+def _windows(requests: Iterable[Request]) -> Iterator[list[Request]]:
+    """Requests in parts that grow while they are quick."""
+    stream, size = iter(requests), FIRST_WINDOW
+    while window := list(islice(stream, size)):
+        begin = perf_counter()
+        yield window
+        size = min(2 * size, LAST_WINDOW) if perf_counter() - begin < WINDOW_SECONDS else size
 
 
 def _hypothesis(found: _Found, token_log_probs: list[float], alpha: float) -> Hypothesis:
