@@ -56,6 +56,11 @@ def test_what_the_body_says_goes_over_the_query(client: TestClient) -> None:
     assert client.post("/translate", params=query, json={"q": "b"}).json() == {"translatedText": "b!"}
 
 
+def test_a_repeated_field_is_no_batch(client: TestClient) -> None:
+    answer = client.post("/translate?q=a&q=b&source=en&target=de")
+    assert answer.json() == {"translatedText": "a!"}
+
+
 def test_a_batch_gives_lists(client: TestClient) -> None:
     answer = translate(client, q=["the cat", "", "the mat"], source="auto", alternatives=2)
     assert answer["translatedText"] == ["the cat!", "", "the mat!"]

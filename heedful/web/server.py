@@ -18,7 +18,6 @@ from types import FrameType
 
 import uvicorn
 from starlette.applications import Starlette
-from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
@@ -52,6 +51,7 @@ HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
+RAW_HEADERS = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
 BACKLOG = 2048  # connections that wait to be taken
 LONGEST_HEAD = 2**18  # bytes of a request before its body: some clients put the text into the query string
 LAST_WORDS = 2  # seconds for answers that are on their way to slow readers, when all else is done
@@ -218,9 +218,7 @@ class _Sent:
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            headers = MutableHeaders(scope=message)
-            for name, value in HEADERS.items():
-                headers[name] = value
+            message["headers"] = [*message.get("headers", ()), *RAW_HEADERS]
         await self.send(message)
 
 
