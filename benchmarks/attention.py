@@ -41,7 +41,11 @@ def main(model: str) -> None:
     for kind, name in NAMES.items():
         report = pronoun_report(translator, kind)
         head = f"layer {report.layer + 1}, head {report.head + 1}"
-        print(f"{name}: {head}, validation {report.validation:.1%}, held out {report.share:.1%} of {report.num_cases}")
+        print(
+            f"{name}: {head}, validation {report.validation:.1%}, held out {report.share:.1%} of {len(report.hits_P)}"
+        )
+        subject_P, object_P = report.hits_P.chunk(2)
+        print(f"  the noun is the subject: {subject_P.mean():.1%}, the object: {object_P.mean():.1%}")
         for source, target in PAIRS.items():
             print(f"  … {source.split('because ')[1]:22} → {weights_at_pronoun(translator, report, source, target)}")
 

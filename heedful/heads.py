@@ -7,7 +7,6 @@ links are known; a model of other languages is judged by position alone, on the 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +16,7 @@ import torch
 from torch import Tensor
 
 from heedful.attention_map import KINDS, AttentionMap, Kind, attention_map, the_model
-from heedful.grammar import LANGUAGES, Example, Link, built_in_corpus
+from heedful.grammar import LANGUAGES, Example, Link, PronounCase, built_in_corpus
 from heedful.model.transformer import Transformer
 from heedful.translation import Translator
 
@@ -180,25 +179,31 @@ class PronounReport:
     layer: int
     head: int
     validation: float
-    share: float
-    num_cases: int
+    hits_P: Tensor  # 1 for each case in which it does: first those of the subject, then those of the object
+
+    @property
+    def share(self) -> float:
+        """Of all cases."""
+        return float(self.hits_P.mean())
 
 
 def pronoun_report(translator: Translator, kind: Kind, num_sentences: int = 1_000) -> PronounReport:
     """The head that is best on the validation links, measured on all held-out cases (into German alone)."""
-    role, languages = GRAMMAR["pronoun"], (translator.source_language, translator.target_language)
+    languages = (translator.source_language, translator.target_language)
     corpus = built_in_corpus(*languages, train_pairs=0, held_out_pairs=num_sentences)
     valid = [(attention_map(translator, example.source, example.target), example) for example in corpus.valid]
-    chosen_LH = roles(valid, kind).shares_LH[role]
+    chosen_LH = roles(valid, kind).shares_LH[GRAMMAR["pronoun"]]
     layer, head = divmod(int(chosen_LH.argmax()), chosen_LH.size(1))
-    found = []
-    for case in corpus.pronouns:
-        link = next(link for link in case.source_links if link.kind == "pronoun")
-        places = [pronoun_place(kind, link, case.right, case.wrong)]
-        weights_LHWW = attention_map(translator, case.source, case.right).words(kind)
-        found.append(hits(weights_LHWW, role, places, own=kind == "encoder"))
-    share = float(torch.cat(found, dim=-1).mean(dim=-1)[layer, head]) if found else math.nan
-    return PronounReport(kind, layer, head, float(chosen_LH[layer, head]), share, len(found))
+    found_LHP = torch.cat([pronoun_hits(translator, kind, case) for case in corpus.pronouns], dim=-1)
+    return PronounReport(kind, layer, head, float(chosen_LH[layer, head]), found_LHP[layer, head])
+
+
+def pronoun_hits(translator: Translator, kind: Kind, case: PronounCase) -> Tensor:
+    """Which heads look at the right noun in one case; layers × heads × 1."""
+    link = next(link for link in case.source_links if link.kind == "pronoun")
+    weights_LHWW = attention_map(translator, case.source, case.right).words(kind)
+    places = [pronoun_place(kind, link, case.right, case.wrong)]
+    return hits(weights_LHWW, GRAMMAR["pronoun"], places, own=kind == "encoder")
 
 
 def pronoun_place(kind: Kind, link: Link, right: str, wrong: str) -> tuple[int, frozenset[int]]:

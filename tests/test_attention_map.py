@@ -9,7 +9,7 @@ from heedful.attention_map import KINDS, AttentionMap, Kind, attention_map, the_
 from heedful.engines.torch_engine import TorchEngine
 from heedful.errors import ConfigError, DataError
 from heedful.grammar import Example, Link
-from heedful.heads import CERTAIN, Roles, grammar_roles, head_roles, hits, roles
+from heedful.heads import CERTAIN, Roles, grammar_roles, head_roles, hits, pronoun_report, roles
 from heedful.translation import Translator
 from heedful.worked import moved, states, work
 from tests.small_translator import TEXT, small_translator
@@ -125,3 +125,11 @@ def test_grammar_roles_are_scored_on_the_links(translator: Translator, found: At
     known = grammar_roles(small_translator("en", "de"), num_sentences=4)
     assert {"adjective→noun", "verb→subject"} <= set(known["encoder"].shares_LH)
     assert 0 < CERTAIN < 1
+
+
+def test_the_pronoun_report_measures_a_head_that_was_chosen_before() -> None:
+    report = pronoun_report(small_translator("en", "de"), "cross", num_sentences=40)
+    assert report.hits_P.shape == (400,)
+    assert set(report.hits_P.tolist()) <= {0.0, 1.0}
+    assert 0 <= report.validation <= 1
+    assert report.share == pytest.approx(float(report.hits_P.mean()))
