@@ -11,6 +11,7 @@ import shutil
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -52,19 +53,25 @@ def translator() -> Translator:
     return taught_translator()
 
 
+@contextmanager
+def running(app: Any) -> Iterator[str]:
+    """The address of an application that answers while this context is open."""
+    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="error"))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.02)
+    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    server.should_exit = True
+    thread.join(timeout=10)
+
+
 @pytest.fixture(scope="module")
 def server(translator: Translator) -> Iterator[str]:
     from heedful.web.server import create_app
 
-    app = create_app([translator])
-    running = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="error"))
-    thread = threading.Thread(target=running.run, daemon=True)
-    thread.start()
-    while not running.started:
-        time.sleep(0.02)
-    yield f"http://127.0.0.1:{running.servers[0].sockets[0].getsockname()[1]}"
-    running.should_exit = True
-    thread.join(timeout=10)
+    with running(create_app([translator])) as url:
+        yield url
 
 
 @pytest.fixture(scope="module")
@@ -228,6 +235,20 @@ def test_what_is_too_long_to_look_into_is_translated_all_the_same(page: Any, ser
     assert TEXT[1] in page.locator("#target").inner_text()
 
 
+def test_a_server_with_keys_is_asked_for_with_one(translator: Translator, browser: Any) -> None:
+    from heedful.web.server import create_app
+
+    with running(create_app([translator], keys=["sesame"])) as url:
+        context = browser.new_context()
+        locked = context.new_page()
+        locked.goto(f"{url}/#q={TEXT[0]}&from=en&to=de")
+        locked.get_by_label("This server asks for a key").fill("sesame")
+        locked.get_by_role("button", name="Use").click()
+        locked.wait_for_selector(".matrix td")
+        assert shown(locked) == TEXT[1]
+        context.close()
+
+
 def test_it_speaks_korean(page: Any, server: str) -> None:
     translated(page, server)
     page.locator("#languages button", has_text="한국어").click()
@@ -286,6 +307,20 @@ def test_the_worked_calculation_agrees_with_the_map(page: Any, translator: Trans
         for share, cell in zip(worked, cells, strict=True):
             if cell:
                 assert float(share.rstrip(" %")) == pytest.approx(float(cell), abs=1.6)
+
+
+def test_two_words_can_be_compared_layer_by_layer(page: Any, translator: Translator, tmp_path: Path) -> None:
+    found = trace(translator, TEXT[0], layers=[0, 1])
+    (tmp_path / "it.html").write_text(html({"trace": found}, "it"), encoding="utf-8")
+    page.goto(f"file://{tmp_path}/it.html#kind=encoder&s=1")
+    page.locator("#worked > summary").click()
+    page.get_by_role("button", name="Keep this word to compare").click()
+    page.locator("#worked select").first.select_option("5")
+    plot = page.locator("#worked figure", has_text="Likeness to animal")
+    plot.get_by_role("button", name="View as table").click()
+    likeness = [float(cell) for cell in plot.locator("td").all_inner_texts()]
+    assert len(likeness) == 3, "before the first layer and after each of the two"
+    assert all(-1 <= value < 0.999 for value in likeness)
 
 
 def test_the_files_of_positions_and_curves_draw(page: Any, tmp_path: Path) -> None:
