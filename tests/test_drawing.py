@@ -70,8 +70,10 @@ def test_no_module_makes_html_from_strings() -> None:
 
 def test_everything_is_said_in_both_languages() -> None:
     said = (STATIC / "i18n.js").read_text(encoding="utf-8")
-    texts = re.findall(r'(?:"([\w.→]+)"|(?<![\w.])(\w+)): \["((?:[^"\\]|\\.)*)", "((?:[^"\\]|\\.)*)"\]', said)
+    pair = r'\[\s*"((?:[^"\\]|\\.)*)",\s*"((?:[^"\\]|\\.)*)",?\s*\]'
+    texts = re.findall(rf'(?:"([\w.→]+)"|(?<![\w.])(\w+)): {pair}', said)
     keys = {quoted or plain for quoted, plain, _, _ in texts}
+    assert len(keys) > 150
     assert all(english and korean for _, _, english, korean in texts)
     for path in STATIC.glob("*.js"):
         used = set(re.findall(r'(?<![\w.])t\("([^"]+)"', path.read_text(encoding="utf-8")))

@@ -13,7 +13,10 @@ let waiting = new AbortController();
 async function ask(path, body = undefined, signal = undefined) {
   const key = sessionStorage.getItem("heedful-key");
   const headers = key ? { Authorization: `Bearer ${key}` } : {};
-  const init = body === undefined ? { headers } : { method: "POST", headers: { ...headers, "Content-Type": "application/json" }, body: JSON.stringify(body) };
+  const init =
+    body === undefined
+      ? { headers }
+      : { method: "POST", headers: { ...headers, "Content-Type": "application/json" }, body: JSON.stringify(body) };
   if (body !== undefined) set({ request: { path, body } });
   const answer = await fetch(path, { ...init, signal });
   const found = await answer.json().catch(() => ({}));
@@ -37,7 +40,11 @@ export function translateText(q, source, target) {
 
 /** Everything about one translation. Empty settings are left out. */
 export function fetchTrace(body) {
-  return ask("/api/trace", Object.fromEntries(Object.entries(body).filter(([, value]) => value !== "" && value !== null)), waiting.signal);
+  return ask(
+    "/api/trace",
+    Object.fromEntries(Object.entries(body).filter(([, value]) => value !== "" && value !== null)),
+    waiting.signal,
+  );
 }
 
 /** The languages of all models: [{code, name, targets}]. */
@@ -47,7 +54,8 @@ export const fetchLanguages = () => ask("/languages");
 export const fetchPositions = (n, d) => ask(`/api/positions?n=${n}&d=${d}`);
 
 /** The records of training, if the server has the run's folder. */
-export const fetchMetrics = (source, target) => ask(`/api/run/metrics?source=${encodeURIComponent(source)}&target=${encodeURIComponent(target)}`);
+export const fetchMetrics = (source, target) =>
+  ask(`/api/run/metrics?source=${encodeURIComponent(source)}&target=${encodeURIComponent(target)}`);
 
 /** The last request as a line for the shell. */
 export function curl({ path, body }) {

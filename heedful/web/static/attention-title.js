@@ -7,6 +7,10 @@ import { headsOf, layerOf } from "./weights.js";
 /** Kind, layer and heads. */
 export function shownTitle() {
   const { kind } = get();
-  const heads = get().h.length ? headsOf(kind).map((head) => head + 1).join(", ") : t("mean");
+  const heads = get().h.length
+    ? headsOf(kind)
+        .map((head) => head + 1)
+        .join(", ")
+    : t("mean");
   return t("title", { kind: t(`kind.${kind}`), layer: layerOf(kind) + 1, heads });
 }

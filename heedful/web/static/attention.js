@@ -14,10 +14,31 @@ const KINDS = ["cross", "encoder", "decoder"];
 
 /** Draw the region into its place. */
 export function attentionRegion(place) {
-  places = { tabs: h("div", { class: "tabs", role: "tablist", "aria-label": t("kind") }), about: h("p", { class: "muted about" }), heads: h("div", {}), bar: h("div", { class: "bar" }), view: h("div", {}) };
-  show(place, places.tabs, h("div", { role: "tabpanel", id: "kind-panel", "aria-labelledby": "tab-cross" }, places.about, places.heads, places.bar, places.view), h("p", { class: "caveat" }, t("caveat")));
+  places = {
+    tabs: h("div", { class: "tabs", role: "tablist", "aria-label": t("kind") }),
+    about: h("p", { class: "muted about" }),
+    heads: h("div", {}),
+    bar: h("div", { class: "bar" }),
+    view: h("div", {}),
+  };
+  show(
+    place,
+    places.tabs,
+    h(
+      "div",
+      { role: "tabpanel", id: "kind-panel", "aria-labelledby": "tab-cross" },
+      places.about,
+      places.heads,
+      places.bar,
+      places.view,
+    ),
+    h("p", { class: "caveat" }, t("caveat")),
+  );
   subscribe(["trace", "n", "kind", "scheme"], drawAll);
-  subscribe(["l", "h"], () => { drawHeads(); drawView(); });
+  subscribe(["l", "h"], () => {
+    drawHeads();
+    drawView();
+  });
   subscribe(["unit", "hide", "scale", "view"], drawView);
   subscribe(["t", "s"], drawSelection);
   drawAll();
@@ -31,10 +52,22 @@ function drawAll() {
 
 function drawTabs() {
   const { kind } = get();
-  const tabs = KINDS.map((each) => h("button", {
-    type: "button", role: "tab", id: `tab-${each}`, "aria-selected": String(each === kind), "aria-controls": "kind-panel", tabindex: each === kind ? "0" : "-1",
-    onclick: () => set({ kind: each, h: [], l: -1 }), onkeydown: moveTab,
-  }, t(`kind.${each}`)));
+  const tabs = KINDS.map((each) =>
+    h(
+      "button",
+      {
+        type: "button",
+        role: "tab",
+        id: `tab-${each}`,
+        "aria-selected": String(each === kind),
+        "aria-controls": "kind-panel",
+        tabindex: each === kind ? "0" : "-1",
+        onclick: () => set({ kind: each, h: [], l: -1 }),
+        onkeydown: moveTab,
+      },
+      t(`kind.${each}`),
+    ),
+  );
   show(places.tabs, tabs);
   places.about.parentElement.setAttribute("aria-labelledby", `tab-${kind}`);
   places.about.textContent = t(`about.${kind}`);
@@ -55,7 +88,7 @@ function drawHeads() {
 
 function drawView() {
   const { trace, kind, view } = get();
-  if (!trace) return show(places.view, h("p", { class: "muted" }, t("nothing"))), show(places.bar);
+  if (!trace) return (show(places.view, h("p", { class: "muted" }, t("nothing"))), show(places.bar));
   show(places.bar, controls());
   if (!packedWeights(kind).layers.includes(layerOf(kind))) {
     show(places.view, h("p", { class: "muted" }, t("fetching")));
@@ -78,7 +111,13 @@ async function fetchLayer() {
   const best = hypothesis();
   const which = n > 0 ? { target_text: best.text } : { prefix };
   try {
-    const found = await fetchTrace({ q, source: trace.source.language, target: trace.target.language, layers: [layerOf(get().kind)], ...which });
+    const found = await fetchTrace({
+      q,
+      source: trace.source.language,
+      target: trace.target.language,
+      layers: [layerOf(get().kind)],
+      ...which,
+    });
     if (n > 0) best.attention = found.attention;
     set({ trace: n > 0 ? { ...trace } : { ...trace, attention: found.attention, vectors: found.vectors } });
   } catch (error) {
@@ -89,9 +128,35 @@ async function fetchLayer() {
 function controls() {
   const { view, unit, scale, hide } = get();
   return [
-    segmented(t("view"), [["matrix", t("view.matrix")], ["lines", t("view.lines")]], view, (value) => set({ view: value })),
-    segmented(t("unit"), [["words", t("unit.words")], ["pieces", t("unit.pieces")]], unit, (value) => set({ unit: value })),
-    view === "matrix" ? segmented(t("scale"), [["linear", t("scale.linear")], ["root", "√"]], scale, (value) => set({ scale: value })) : null,
+    segmented(
+      t("view"),
+      [
+        ["matrix", t("view.matrix")],
+        ["lines", t("view.lines")],
+      ],
+      view,
+      (value) => set({ view: value }),
+    ),
+    segmented(
+      t("unit"),
+      [
+        ["words", t("unit.words")],
+        ["pieces", t("unit.pieces")],
+      ],
+      unit,
+      (value) => set({ unit: value }),
+    ),
+    view === "matrix"
+      ? segmented(
+          t("scale"),
+          [
+            ["linear", t("scale.linear")],
+            ["root", "√"],
+          ],
+          scale,
+          (value) => set({ scale: value }),
+        )
+      : null,
     toggle(t("hide"), hide, (value) => set({ hide: value })),
     rowPicker(),
   ];
@@ -102,6 +167,11 @@ function rowPicker() {
   const { kind } = get();
   const key = kind === "encoder" ? "s" : "t";
   const options = sides(kind).rows.words.map((word, i) => h("option", { value: i, selected: get()[key] === i }, word));
-  const select = h("select", { "aria-label": t("word"), onchange: () => set({ [key]: Number(select.value) }) }, h("option", { value: -1 }, t("word.all")), options);
+  const select = h(
+    "select",
+    { "aria-label": t("word"), onchange: () => set({ [key]: Number(select.value) }) },
+    h("option", { value: -1 }, t("word.all")),
+    options,
+  );
   return h("label", { class: "picker" }, h("span", { class: "small muted" }, t("word")), select);
 }

@@ -17,7 +17,9 @@ export function closeChoices() {
 }
 
 document.addEventListener("keydown", (event) => event.key === "Escape" && closeChoices());
-document.addEventListener("click", (event) => { if (open && !open.node.contains(event.target) && !open.anchor.contains(event.target)) closeChoices(); });
+document.addEventListener("click", (event) => {
+  if (open && !open.node.contains(event.target) && !open.anchor.contains(event.target)) closeChoices();
+});
 
 /** The text before a piece, and the piece itself: what the decoder is made to begin with. */
 export function prefixTo(best, place, piece) {
@@ -29,10 +31,21 @@ export function choiceRows(best, place, choose) {
   const token = best.tokens[place];
   return token.top.map((choice) => {
     const own = choice.id === token.id;
-    const props = { class: own ? "choice own" : "choice", style: { "--p": `${100 * choice.p}%` }, "aria-label": `${readable(choice.piece)} ${percent(choice.p)}` };
-    const inside = [h("span", { class: "piece", dir: "auto" }, choice.piece === "</s>" ? t("end") : readable(choice.piece)), h("span", { class: "p" }, percent(choice.p))];
+    const props = {
+      class: own ? "choice own" : "choice",
+      style: { "--p": `${100 * choice.p}%` },
+      "aria-label": `${readable(choice.piece)} ${percent(choice.p)}`,
+    };
+    const inside = [
+      h("span", { class: "piece", dir: "auto" }, choice.piece === "</s>" ? t("end") : readable(choice.piece)),
+      h("span", { class: "p" }, percent(choice.p)),
+    ];
     if (!choose || choice.piece === "</s>") return h("li", {}, h("div", props, inside));
-    return h("li", {}, h("button", { type: "button", ...props, onclick: () => choose(prefixTo(best, place, choice.piece)) }, inside));
+    return h(
+      "li",
+      {},
+      h("button", { type: "button", ...props, onclick: () => choose(prefixTo(best, place, choice.piece)) }, inside),
+    );
   });
 }
 
@@ -41,8 +54,17 @@ export function choices(anchor, best, word, choose) {
   closeChoices();
   const place = best.word_of_piece.indexOf(word);
   const several = best.word_of_piece.filter((owner) => owner === word).length > 1;
-  const node = h("div", { class: "popover", role: "dialog", "aria-label": t("choices") },
-    h("p", { class: "small muted" }, t(choose ? "choices.choose" : "choices"), several ? ` ${t("choices.pieces")}` : ""), h("ol", { class: "choices" }, choiceRows(best, place, choose)));
+  const node = h(
+    "div",
+    { class: "popover", role: "dialog", "aria-label": t("choices") },
+    h(
+      "p",
+      { class: "small muted" },
+      t(choose ? "choices.choose" : "choices"),
+      several ? ` ${t("choices.pieces")}` : "",
+    ),
+    h("ol", { class: "choices" }, choiceRows(best, place, choose)),
+  );
   anchor.parentElement.parentElement.append(node);
   const box = anchor.getBoundingClientRect();
   const home = node.offsetParent.getBoundingClientRect();

@@ -18,7 +18,11 @@ export function decodeRegion(place) {
   places = { bar: h("div", { class: "scrubber" }), now: h("div", {}), tree: h("div", {}), examples: h("div", {}) };
   show(place, places.bar, places.now, places.tree, places.examples);
   subscribe(["trace", "n"], drawAll);
-  subscribe(["step"], () => { moveSlider(); drawNow(); drawTree(); });
+  subscribe(["step"], () => {
+    moveSlider();
+    drawNow();
+    drawTree();
+  });
   drawAll();
 }
 
@@ -26,14 +30,40 @@ const clamped = () => Math.min(Math.max(0, get().step), hypothesis().tokens.leng
 
 function drawAll() {
   stop();
-  if (!get().trace) return show(places.bar, h("p", { class: "muted" }, t("nothing"))), show(places.now), show(places.tree), show(places.examples);
+  if (!get().trace)
+    return (
+      show(places.bar, h("p", { class: "muted" }, t("nothing"))),
+      show(places.now),
+      show(places.tree),
+      show(places.examples)
+    );
   const last = hypothesis().tokens.length - 1;
-  const slider = h("input", { type: "range", min: 0, max: last, value: clamped(), "aria-label": t("step"), oninput: () => { stop(); set({ step: Number(slider.value) }); } });
-  const move = (by) => () => { stop(); set({ step: Math.min(last, Math.max(0, clamped() + by)) }); };
+  const slider = h("input", {
+    type: "range",
+    min: 0,
+    max: last,
+    value: clamped(),
+    "aria-label": t("step"),
+    oninput: () => {
+      stop();
+      set({ step: Number(slider.value) });
+    },
+  });
+  const move = (by) => () => {
+    stop();
+    set({ step: Math.min(last, Math.max(0, clamped() + by)) });
+  };
   places.slider = slider;
   places.count = h("span", { class: "small muted count" });
   places.play = h("button", { type: "button", onclick: play }, t("play"));
-  show(places.bar, h("button", { type: "button", "aria-label": t("back"), onclick: move(-1) }, "←"), slider, h("button", { type: "button", "aria-label": t("forward"), onclick: move(1) }, "→"), places.play, places.count);
+  show(
+    places.bar,
+    h("button", { type: "button", "aria-label": t("back"), onclick: move(-1) }, "←"),
+    slider,
+    h("button", { type: "button", "aria-label": t("forward"), onclick: move(1) }, "→"),
+    places.play,
+    places.count,
+  );
   moveSlider();
   drawNow();
   drawTree();
@@ -51,10 +81,13 @@ function play() {
   const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
   if (clamped() === hypothesis().tokens.length - 1) set({ step: 0 });
   places.play.textContent = t("pause");
-  playing = window.setInterval(() => {
-    if (clamped() >= hypothesis().tokens.length - 1) return stop();
-    set({ step: clamped() + 1 });
-  }, still ? 2000 : 900);
+  playing = window.setInterval(
+    () => {
+      if (clamped() >= hypothesis().tokens.length - 1) return stop();
+      set({ step: clamped() + 1 });
+    },
+    still ? 2000 : 900,
+  );
 }
 
 function stop() {
@@ -69,11 +102,29 @@ function drawNow() {
   const step = clamped();
   const before = best.pieces.slice(0, step).join("").replaceAll("▁", " ").trim();
   const total = best.tokens.slice(0, step + 1).reduce((sum, token) => sum + token.logp, 0);
-  const prefix = h("p", { class: "prefix", dir: "auto", lang: get().trace.target.language }, before ? `${before} ` : h("span", { class: "muted" }, "<s> "), h("strong", { class: "next" }, readable(best.pieces[step])));
+  const prefix = h(
+    "p",
+    { class: "prefix", dir: "auto", lang: get().trace.target.language },
+    before ? `${before} ` : h("span", { class: "muted" }, "<s> "),
+    h("strong", { class: "next" }, readable(best.pieces[step])),
+  );
   const bars = h("ol", { class: "choices" }, choiceRows(best, step, embedded ? null : decodeFrom));
-  const data = () => ({ name: t("choices"), columns: [t("piece"), "p"], rows: best.tokens[step].top.map((choice) => [readable(choice.piece), choice.p]) });
-  show(places.now, prefix, h("p", { class: "small muted" }, t("cumulative", { p: percent(best.tokens[step].p), total: number(total) })),
-    h("div", { class: "halves" }, h("div", {}, h("h3", {}, t("next")), figure(bars, data)), h("div", {}, h("h3", {}, t("looks")), looks(best, step))));
+  const data = () => ({
+    name: t("choices"),
+    columns: [t("piece"), "p"],
+    rows: best.tokens[step].top.map((choice) => [readable(choice.piece), choice.p]),
+  });
+  show(
+    places.now,
+    prefix,
+    h("p", { class: "small muted" }, t("cumulative", { p: percent(best.tokens[step].p), total: number(total) })),
+    h(
+      "div",
+      { class: "halves" },
+      h("div", {}, h("h3", {}, t("next")), figure(bars, data)),
+      h("div", {}, h("h3", {}, t("looks")), looks(best, step)),
+    ),
+  );
 }
 
 /** Where the last layer's cross-attention looks at this step, mean of its heads. */
@@ -85,9 +136,28 @@ function looks(best, step) {
   const width = trace.source.pieces.length;
   const shares = trace.source.words.map(() => 0);
   trace.source.word_of_piece.forEach((word, j) => (shares[word] += values[step * width + j]));
-  const words = h("p", { class: "words looks", dir: "auto", lang: trace.source.language }, trace.source.words.flatMap((word, j) => [
-    h("span", { class: "word", title: percent(shares[j]), style: { "--tint": `${Math.round(60 * shares[j])}%` } }, word, h("sub", {}, shares[j] >= 0.05 ? Math.round(100 * shares[j]) : "")), " "]));
-  return figure(words, () => ({ name: t("looks"), columns: [t("word"), t("weight")], rows: trace.source.words.map((word, j) => [word, shares[j].toFixed(3)]) }), t("looks.note"));
+  const words = h(
+    "p",
+    { class: "words looks", dir: "auto", lang: trace.source.language },
+    trace.source.words.flatMap((word, j) => [
+      h(
+        "span",
+        { class: "word", title: percent(shares[j]), style: { "--tint": `${Math.round(60 * shares[j])}%` } },
+        word,
+        h("sub", {}, shares[j] >= 0.05 ? Math.round(100 * shares[j]) : ""),
+      ),
+      " ",
+    ]),
+  );
+  return figure(
+    words,
+    () => ({
+      name: t("looks"),
+      columns: [t("word"), t("weight")],
+      rows: trace.source.words.map((word, j) => [word, shares[j].toFixed(3)]),
+    }),
+    t("looks.note"),
+  );
 }
 
 function drawTree() {
@@ -107,5 +177,10 @@ function drawExamples() {
   const { trace } = get();
   if (!trace.target.given) return show(places.examples);
   const rows = hypothesis().examples.map((each) => [each.prefix || "<s>", each.next, percent(each.p)]);
-  show(places.examples, h("h3", {}, t("examples")), h("p", { class: "small muted" }, t("examples.note")), table({ name: t("examples"), columns: [t("prefix"), t("next.word"), "p"], rows }));
+  show(
+    places.examples,
+    h("h3", {}, t("examples")),
+    h("p", { class: "small muted" }, t("examples.note")),
+    table({ name: t("examples"), columns: [t("prefix"), t("next.word"), "p"], rows }),
+  );
 }

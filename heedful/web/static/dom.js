@@ -11,7 +11,8 @@ function fill(node, props, children) {
   for (const [name, value] of Object.entries(props)) {
     if (value === null || value === undefined || value === false) continue;
     if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
-    else if (name === "style") for (const [key, css] of Object.entries(value)) /** @type {any} */ (node).style.setProperty(key, css);
+    else if (name === "style")
+      for (const [key, css] of Object.entries(value)) /** @type {any} */ (node).style.setProperty(key, css);
     else node.setAttribute(name, value === true ? "" : String(value));
   }
   node.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
@@ -30,7 +31,9 @@ export function s(tag, props = {}, ...children) {
 
 /** Put these into a node, instead of what is in it. */
 export function show(node, ...children) {
-  node.replaceChildren(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  node.replaceChildren(
+    ...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false),
+  );
 }
 
 /** A piece as people read it: a hyphen says that it goes on a word. */
@@ -58,8 +61,17 @@ export function css(name) {
 
 /** A group of buttons of which one is pressed. @param {[string, string][]} choices value and label */
 export function segmented(label, choices, value, choose) {
-  return h("div", { class: "segmented", role: "group", "aria-label": label },
-    choices.map(([key, text]) => h("button", { type: "button", "aria-pressed": String(key === value), onclick: () => choose(key), "data-value": key }, text)));
+  return h(
+    "div",
+    { class: "segmented", role: "group", "aria-label": label },
+    choices.map(([key, text]) =>
+      h(
+        "button",
+        { type: "button", "aria-pressed": String(key === value), onclick: () => choose(key), "data-value": key },
+        text,
+      ),
+    ),
+  );
 }
 
 /** A check box with its label. */
@@ -70,7 +82,14 @@ export function toggle(text, checked, choose, title = null) {
 
 /** Move the focus among items with the arrow keys; only one is in the tab order. */
 export function roving(items, event, current, step) {
-  const moves = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: step, ArrowUp: -step, Home: -current, End: items.length - 1 - current };
+  const moves = {
+    ArrowRight: 1,
+    ArrowLeft: -1,
+    ArrowDown: step,
+    ArrowUp: -step,
+    Home: -current,
+    End: items.length - 1 - current,
+  };
   const move = moves[event.key];
   if (move === undefined) return;
   event.preventDefault();

@@ -14,7 +14,16 @@ import { figure } from "./table.js";
 /** Draw the region into its place; what must be asked for is asked for when it is opened. */
 export function insideRegion(place, details) {
   places = { card: h("div", {}), curves: h("div", {}), positions: h("div", {}), request: h("div", {}) };
-  show(place, h("h3", {}, t("card")), places.card, h("h3", {}, t("curves")), places.curves, h("h3", {}, t("positions.title")), places.positions, places.request);
+  show(
+    place,
+    h("h3", {}, t("card")),
+    places.card,
+    h("h3", {}, t("curves")),
+    places.curves,
+    h("h3", {}, t("positions.title")),
+    places.positions,
+    places.request,
+  );
   const draw = () => details.open && drawInside();
   details.addEventListener("toggle", draw);
   subscribe(["trace", "request", "scheme"], draw);
@@ -51,20 +60,50 @@ export function bring(data) {
 }
 
 function cardGrid(model) {
-  return h("dl", { class: "card-grid" }, card(model).rows.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
+  return h(
+    "dl",
+    { class: "card-grid" },
+    card(model).rows.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))),
+  );
 }
 
 function card(model) {
-  const fields = ["parameters", "vocab_size", "encoder_layers", "decoder_layers", "num_heads", "d_model", "d_k", "d_v", "d_ff", "positions", "dropout", "label_smoothing", "steps", "batch_tokens", "warmup_steps", "beam_size", "alpha"];
+  const fields = [
+    "parameters",
+    "vocab_size",
+    "encoder_layers",
+    "decoder_layers",
+    "num_heads",
+    "d_model",
+    "d_k",
+    "d_v",
+    "d_ff",
+    "positions",
+    "dropout",
+    "label_smoothing",
+    "steps",
+    "batch_tokens",
+    "warmup_steps",
+    "beam_size",
+    "alpha",
+  ];
   const value = (name) => (typeof model[name] === "number" ? model[name].toLocaleString("en") : model[name]);
   const pair = [t("languages"), `${languageName(model.source)} → ${languageName(model.target)}`];
-  return { name: t("card"), columns: [t("setting"), t("value")], rows: [pair, ...fields.map((name) => [name, value(name)])] };
+  return {
+    name: t("card"),
+    columns: [t("setting"), t("value")],
+    rows: [pair, ...fields.map((name) => [name, value(name)])],
+  };
 }
 
 function requestPanel() {
   const { request } = get();
   if (!request || embedded) return null;
   const text = curl(request);
-  const copy = h("button", { type: "button", class: "quiet", onclick: () => navigator.clipboard?.writeText(text) }, t("copy"));
+  const copy = h(
+    "button",
+    { type: "button", class: "quiet", onclick: () => navigator.clipboard?.writeText(text) },
+    t("copy"),
+  );
   return [h("h3", {}, t("request"), " ", copy), h("pre", { class: "scroll", tabindex: "0" }, h("code", {}, text))];
 }

@@ -12,16 +12,30 @@ const MASS = 0.9; // of each row is drawn
 const ROW = 28;
 
 /** Narrow screens get a narrow drawing, so that letters keep their size. GAP lies between the two columns of words. */
-const measures = () => (innerWidth < 720 ? { WIDTH: 340, GAP: 84, LETTERS: 14 } : { WIDTH: 640, GAP: 200, LETTERS: 26 });
+const measures = () =>
+  innerWidth < 720 ? { WIDTH: 340, GAP: 84, LETTERS: 14 } : { WIDTH: 640, GAP: 200, LETTERS: 26 };
 
 /** The view, with its table. */
 export function linesView() {
   const { kind } = get();
   const heads = get().h.length ? headsOf(kind) : [null];
-  const maps = heads.map((head) => ({ head, found: matrix(kind, layerOf(kind), head === null ? headsOf(kind) : [head]) }));
-  const links = maps.flatMap(({ head, found }) => found.rows.flatMap((_, i) => largest(found, i).map((j) => ({ head, i, j, value: found.values[i * found.columns.length + j] }))));
+  const maps = heads.map((head) => ({
+    head,
+    found: matrix(kind, layerOf(kind), head === null ? headsOf(kind) : [head]),
+  }));
+  const links = maps.flatMap(({ head, found }) =>
+    found.rows.flatMap((_, i) =>
+      largest(found, i).map((j) => ({ head, i, j, value: found.values[i * found.columns.length + j] })),
+    ),
+  );
   const found = maps[0].found;
-  const plot = h("div", {}, h("div", { class: "scroll" }, drawing(found, links)), legend(heads), h("p", { class: "small muted" }, [t("lines.note"), found.places ? t("note.hidden") : ""].join(" ")));
+  const plot = h(
+    "div",
+    {},
+    h("div", { class: "scroll" }, drawing(found, links)),
+    legend(heads),
+    h("p", { class: "small muted" }, [t("lines.note"), found.places ? t("note.hidden") : ""].join(" ")),
+  );
   return figure(plot, () => tableOf(found, links), shownTitle());
 }
 
@@ -53,33 +67,116 @@ function drawing(found, links) {
   const height = ROW * Math.max(found.rows.length, found.columns.length) + 40;
   const [left, right] = [(WIDTH - GAP) / 2, (WIDTH + GAP) / 2];
   const y = (i) => 44 + ROW * i;
-  const most = found.columns.map((_, j) => Math.max(0, ...links.filter((link) => link.j === j && isChosen(link.i)).map((link) => link.value)));
-  const curves = links.filter((link) => isChosen(link.i)).map((link) => s("path", {
-    class: "link", d: `M ${left + 8} ${y(link.i)} C ${left + GAP / 2} ${y(link.i)} ${right - GAP / 2} ${y(link.j)} ${right - 8} ${y(link.j)}`,
-    "stroke-width": 1 + 5 * link.value, "stroke-opacity": 0.25 + 0.75 * link.value, "stroke-dasharray": dash(link.head, get().h.length),
-    style: { stroke: link.head === null ? "var(--accent)" : headColour(link.head) },
-  }, s("title", {}, `${name(found.rows[link.i])} → ${name(found.columns[link.j])}: ${percent(link.value)}`)));
-  const rows = found.rows.map((row, i) => label(row, left, y(i), "end", word >= 0 && isChosen(i), word >= 0 && !isChosen(i), () => set({ [side]: word === row.word ? -1 : row.word })));
-  const columns = found.columns.map((column, j) => label(column, right, y(j), "start", word >= 0 && most[j] >= 0.5, most[j] === 0, null));
-  return s("svg", { class: "lines", viewBox: `0 0 ${WIDTH} ${height}`, role: "group", "aria-label": shownTitle() },
-    s("text", { class: "axis", x: left, y: 18, "text-anchor": "end" }, t(`rows.${kind}`)), s("text", { class: "axis", x: right, y: 18 }, t(`columns.${kind}`)), curves, rows, columns);
+  const most = found.columns.map((_, j) =>
+    Math.max(0, ...links.filter((link) => link.j === j && isChosen(link.i)).map((link) => link.value)),
+  );
+  const curves = links
+    .filter((link) => isChosen(link.i))
+    .map((link) =>
+      s(
+        "path",
+        {
+          class: "link",
+          d: `M ${left + 8} ${y(link.i)} C ${left + GAP / 2} ${y(link.i)} ${right - GAP / 2} ${y(link.j)} ${right - 8} ${y(link.j)}`,
+          "stroke-width": 1 + 5 * link.value,
+          "stroke-opacity": 0.25 + 0.75 * link.value,
+          "stroke-dasharray": dash(link.head, get().h.length),
+          style: { stroke: link.head === null ? "var(--accent)" : headColour(link.head) },
+        },
+        s("title", {}, `${name(found.rows[link.i])} → ${name(found.columns[link.j])}: ${percent(link.value)}`),
+      ),
+    );
+  const rows = found.rows.map((row, i) =>
+    label(row, left, y(i), "end", word >= 0 && isChosen(i), word >= 0 && !isChosen(i), () =>
+      set({ [side]: word === row.word ? -1 : row.word }),
+    ),
+  );
+  const columns = found.columns.map((column, j) =>
+    label(column, right, y(j), "start", word >= 0 && most[j] >= 0.5, most[j] === 0, null),
+  );
+  return s(
+    "svg",
+    { class: "lines", viewBox: `0 0 ${WIDTH} ${height}`, role: "group", "aria-label": shownTitle() },
+    s("text", { class: "axis", x: left, y: 18, "text-anchor": "end" }, t(`rows.${kind}`)),
+    s("text", { class: "axis", x: right, y: 18 }, t(`columns.${kind}`)),
+    curves,
+    rows,
+    columns,
+  );
 }
 
 function label(item, x, y, anchor, strong, weak, choose) {
   const text = name(item);
   const { LETTERS } = measures();
   const shown = [...text].length > LETTERS ? `${[...text].slice(0, LETTERS - 1).join("")}…` : text;
-  const props = choose ? { tabindex: "0", role: "button", "aria-pressed": String(strong), onclick: choose, onkeydown: (event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); choose(); } } } : {};
-  return s("g", { class: `token ${strong ? "strong" : ""} ${weak ? "weak" : ""}`, ...props },
-    choose ? s("rect", { x: anchor === "end" ? x - 8 * LETTERS : x - 4, y: y - 13, width: 8 * LETTERS + 4, height: 26, rx: 4 }) : null, s("text", { x, y, dy: "0.35em", "text-anchor": anchor }, shown, s("title", {}, text)));
+  const props = choose
+    ? {
+        tabindex: "0",
+        role: "button",
+        "aria-pressed": String(strong),
+        onclick: choose,
+        onkeydown: (event) => {
+          if (event.key === "Enter" || event.key === " ") {
+            event.preventDefault();
+            choose();
+          }
+        },
+      }
+    : {};
+  return s(
+    "g",
+    { class: `token ${strong ? "strong" : ""} ${weak ? "weak" : ""}`, ...props },
+    choose
+      ? s("rect", {
+          x: anchor === "end" ? x - 8 * LETTERS : x - 4,
+          y: y - 13,
+          width: 8 * LETTERS + 4,
+          height: 26,
+          rx: 4,
+        })
+      : null,
+    s("text", { x, y, dy: "0.35em", "text-anchor": anchor }, shown, s("title", {}, text)),
+  );
 }
 
 function legend(heads) {
   if (heads[0] === null) return null;
-  return h("p", { class: "legend small" }, heads.map((head) => h("span", {}, s("svg", { width: 32, height: 8, "aria-hidden": "true" }, s("line", { x1: 0, x2: 32, y1: 4, y2: 4, "stroke-width": 3, "stroke-dasharray": dash(head, heads.length), style: { stroke: headColour(head) } })), ` ${t("head", { n: head + 1 })}`)));
+  return h(
+    "p",
+    { class: "legend small" },
+    heads.map((head) =>
+      h(
+        "span",
+        {},
+        s(
+          "svg",
+          { width: 32, height: 8, "aria-hidden": "true" },
+          s("line", {
+            x1: 0,
+            x2: 32,
+            y1: 4,
+            y2: 4,
+            "stroke-width": 3,
+            "stroke-dasharray": dash(head, heads.length),
+            style: { stroke: headColour(head) },
+          }),
+        ),
+        ` ${t("head", { n: head + 1 })}`,
+      ),
+    ),
+  );
 }
 
 function tableOf(found, links) {
-  const rows = links.map((link) => [name(found.rows[link.i]), name(found.columns[link.j]), link.head === null ? t("mean") : link.head + 1, link.value.toFixed(3)]);
-  return { name: shownTitle(), columns: [t(`rows.${get().kind}`), t(`columns.${get().kind}`), t("head.column"), t("weight")], rows };
+  const rows = links.map((link) => [
+    name(found.rows[link.i]),
+    name(found.columns[link.j]),
+    link.head === null ? t("mean") : link.head + 1,
+    link.value.toFixed(3),
+  ]);
+  return {
+    name: shownTitle(),
+    columns: [t(`rows.${get().kind}`), t(`columns.${get().kind}`), t("head.column"), t("weight")],
+    rows,
+  };
 }

@@ -15,13 +15,24 @@ import { workedRegion } from "./worked.js";
 const page = document.getElementById("page");
 
 function section(id, ...children) {
-  return h("section", { id, class: "region", "aria-labelledby": `${id}-title` }, h("h2", { id: `${id}-title` }, t(`region.${id}`)), h("p", { class: "lead muted" }, t(`lead.${id === "translate" && embedded ? "file" : id}`)), children);
+  return h(
+    "section",
+    { id, class: "region", "aria-labelledby": `${id}-title` },
+    h("h2", { id: `${id}-title` }, t(`region.${id}`)),
+    h("p", { class: "lead muted" }, t(`lead.${id === "translate" && embedded ? "file" : id}`)),
+    children,
+  );
 }
 
 /** A region that is closed until it is wanted. */
 function folded(id, make) {
   const place = h("div", {});
-  const details = h("details", { id, class: "region" }, h("summary", {}, h("h2", {}, t(`region.${id}`)), h("span", { class: "muted lead" }, t(`lead.${id}`))), place);
+  const details = h(
+    "details",
+    { id, class: "region" },
+    h("summary", {}, h("h2", {}, t(`region.${id}`)), h("span", { class: "muted lead" }, t(`lead.${id}`))),
+    place,
+  );
   make(place, details);
   return details;
 }
@@ -29,13 +40,25 @@ function folded(id, make) {
 /** The whole page, in the language that is chosen. */
 function build() {
   document.documentElement.lang = get().ui;
-  const alone = embedded?.positions && !embedded.trace ? positionsView(embedded.positions) : embedded?.metrics && !embedded.trace ? curvesView(embedded.metrics) : null;
+  const alone =
+    embedded?.positions && !embedded.trace
+      ? positionsView(embedded.positions)
+      : embedded?.metrics && !embedded.trace
+        ? curvesView(embedded.metrics)
+        : null;
   if (alone) return show(page, section(embedded.positions ? "positions" : "training", alone));
   const [translate, attention, decode] = [h("div", {}), h("div", {}), h("div", {})];
-  show(page,
-    section("translate", translate), section("attention", attention),
-    folded("worked", (place, details) => { workedRegion(place); details.addEventListener("toggle", () => details.open && set({ opened: Date.now() })); }),
-    section("decode", decode), folded("inside", insideRegion));
+  show(
+    page,
+    section("translate", translate),
+    section("attention", attention),
+    folded("worked", (place, details) => {
+      workedRegion(place);
+      details.addEventListener("toggle", () => details.open && set({ opened: Date.now() }));
+    }),
+    section("decode", decode),
+    folded("inside", insideRegion),
+  );
   translateRegion(translate);
   attentionRegion(attention);
   decodeRegion(decode);
@@ -43,7 +66,24 @@ function build() {
 
 function languageButtons() {
   const place = document.getElementById("languages");
-  show(place, Object.entries(LANGUAGES).map(([code, name]) => h("button", { type: "button", lang: code, "aria-pressed": String(code === get().ui), onclick: () => { set({ ui: code }); location.reload(); } }, name)));
+  show(
+    place,
+    Object.entries(LANGUAGES).map(([code, name]) =>
+      h(
+        "button",
+        {
+          type: "button",
+          lang: code,
+          "aria-pressed": String(code === get().ui),
+          onclick: () => {
+            set({ ui: code });
+            location.reload();
+          },
+        },
+        name,
+      ),
+    ),
+  );
 }
 
 function start() {
@@ -57,8 +97,15 @@ function start() {
   }
   languageButtons();
   build();
-  document.addEventListener("keydown", (event) => { if (event.key === "Escape") set({ t: -1, s: -1, preview: null }); });
-  addEventListener("hashchange", () => { const { q, from, to, prefix } = get(); readHash(); const now = get(); if (q !== now.q || from !== now.from || to !== now.to || prefix !== now.prefix) translateNow(); });
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") set({ t: -1, s: -1, preview: null });
+  });
+  addEventListener("hashchange", () => {
+    const { q, from, to, prefix } = get();
+    readHash();
+    const now = get();
+    if (q !== now.q || from !== now.from || to !== now.to || prefix !== now.prefix) translateNow();
+  });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => set({ scheme: Date.now() }));
 }
 

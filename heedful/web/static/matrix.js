@@ -20,14 +20,34 @@ const name = (item) => (get().unit === "pieces" ? readable(item.label) : item.la
 const special = (label) => (label === "</s>" || label === "<s>" ? "special" : "");
 
 function grid(found, line) {
-  const head = h("tr", {}, h("th", { class: "corner" }, h("span", { class: "small muted" }, t(`axes.${get().kind}`))), found.columns.map((column) => header("column", column)));
+  const head = h(
+    "tr",
+    {},
+    h("th", { class: "corner" }, h("span", { class: "small muted" }, t(`axes.${get().kind}`))),
+    found.columns.map((column) => header("column", column)),
+  );
   const ramp = ramps();
-  const rows = found.rows.map((row, i) => h("tr", {}, header("row", row), found.columns.map((_, j) => cell(found, i, j, ramp))));
-  const node = h("table", { class: "matrix", role: "grid", "aria-label": shownTitle() }, h("thead", {}, head), h("tbody", {}, rows));
+  const rows = found.rows.map((row, i) =>
+    h(
+      "tr",
+      {},
+      header("row", row),
+      found.columns.map((_, j) => cell(found, i, j, ramp)),
+    ),
+  );
+  const node = h(
+    "table",
+    { class: "matrix", role: "grid", "aria-label": shownTitle() },
+    h("thead", {}, head),
+    h("tbody", {}, rows),
+  );
   const cells = [...node.querySelectorAll("td")];
   if (cells[0]) cells[0].tabIndex = 0;
   markChosen(h("div", {}, node));
-  const tell = (event) => { const td = event.target.closest("td"); if (td) line.textContent = reading(found, Number(td.dataset.i), Number(td.dataset.j)); };
+  const tell = (event) => {
+    const td = event.target.closest("td");
+    if (td) line.textContent = reading(found, Number(td.dataset.i), Number(td.dataset.j));
+  };
   node.addEventListener("mouseover", tell);
   node.addEventListener("focusin", tell);
   node.addEventListener("click", (event) => pin(found, event));
@@ -37,7 +57,11 @@ function grid(found, line) {
 
 function header(axis, item) {
   const scope = axis === "row" ? "row" : "col";
-  return h("th", { scope, class: `${axis} ${special(item.label)}`, "data-axis": axis, "data-word": item.word }, h("span", { dir: "auto", title: name(item) }, name(item)));
+  return h(
+    "th",
+    { scope, class: `${axis} ${special(item.label)}`, "data-axis": axis, "data-word": item.word },
+    h("span", { dir: "auto", title: name(item) }, name(item)),
+  );
 }
 
 /** Set off the heads of the chosen words. */
@@ -53,25 +77,51 @@ export function markChosen(root) {
 function cell(found, i, j, ramp) {
   const place = i * found.columns.length + j;
   const value = found.values[place];
-  if (!allowed(found, i, j)) return h("td", { class: "masked", role: "gridcell", tabindex: "-1", "data-i": i, "data-j": j, "aria-label": t("masked") });
+  if (!allowed(found, i, j))
+    return h("td", {
+      class: "masked",
+      role: "gridcell",
+      tabindex: "-1",
+      "data-i": i,
+      "data-j": j,
+      "aria-label": t("masked"),
+    });
   const { colour, ink } = paint(sequential(get().scale === "root" ? Math.sqrt(value) : value, ramp));
   const text = value >= 0.045 ? String(Math.round(100 * value)) : "";
-  return h("td", { role: "gridcell", tabindex: "-1", "data-i": i, "data-j": j, "aria-label": reading(found, i, j), style: { "background-color": colour, color: ink } }, text);
+  return h(
+    "td",
+    {
+      role: "gridcell",
+      tabindex: "-1",
+      "data-i": i,
+      "data-j": j,
+      "aria-label": reading(found, i, j),
+      style: { "background-color": colour, color: ink },
+    },
+    text,
+  );
 }
 
 /** One value in words. */
 function reading(found, i, j) {
   const names = { row: name(found.rows[i]), column: name(found.columns[j]) };
-  return allowed(found, i, j) ? t("reading", { ...names, share: percent(found.values[i * found.columns.length + j]) }) : t("reading.masked", names);
+  return allowed(found, i, j)
+    ? t("reading", { ...names, share: percent(found.values[i * found.columns.length + j]) })
+    : t("reading.masked", names);
 }
 
 function pin(found, event) {
   const node = event.target.closest("td, th");
   if (!node || node.classList.contains("corner")) return;
-  const pick = (axis, item) => { const [side, word] = selectionOf(get().kind, axis, item); return word < 0 ? {} : { [side]: word }; };
+  const pick = (axis, item) => {
+    const [side, word] = selectionOf(get().kind, axis, item);
+    return word < 0 ? {} : { [side]: word };
+  };
   if (node.tagName === "TD") {
     const row = pick("row", found.rows[Number(node.dataset.i)].word);
-    return set(get().kind === "cross" ? { ...row, ...pick("column", found.columns[Number(node.dataset.j)].word) } : row);
+    return set(
+      get().kind === "cross" ? { ...row, ...pick("column", found.columns[Number(node.dataset.j)].word) } : row,
+    );
   }
   const [side, word] = selectionOf(get().kind, node.dataset.axis, Number(node.dataset.word));
   if (word >= 0) set({ [side]: get()[side] === word ? -1 : word });
@@ -79,25 +129,42 @@ function pin(found, event) {
 
 function moveIn(found, cells, event) {
   const current = cells.indexOf(event.target);
-  if (event.key === "Enter" || event.key === " ") return event.preventDefault(), pin(found, event);
+  if (event.key === "Enter" || event.key === " ") return (event.preventDefault(), pin(found, event));
   const width = found.columns.length;
   const [i, j] = [Math.floor(current / width), current % width];
-  const next = { ArrowRight: [i, j + 1], ArrowLeft: [i, j - 1], ArrowDown: [i + 1, j], ArrowUp: [i - 1, j], Home: [i, 0], End: [i, width - 1] }[event.key];
+  const next = {
+    ArrowRight: [i, j + 1],
+    ArrowLeft: [i, j - 1],
+    ArrowDown: [i + 1, j],
+    ArrowUp: [i - 1, j],
+    Home: [i, 0],
+    End: [i, width - 1],
+  }[event.key];
   if (!next || current < 0) return;
   event.preventDefault();
-  const [row, column] = [Math.min(found.rows.length - 1, Math.max(0, next[0])), Math.min(width - 1, Math.max(0, next[1]))];
+  const [row, column] = [
+    Math.min(found.rows.length - 1, Math.max(0, next[0])),
+    Math.min(width - 1, Math.max(0, next[1])),
+  ];
   cells[current].tabIndex = -1;
   cells[row * width + column].tabIndex = 0;
   cells[row * width + column].focus();
 }
 
 function notes(found) {
-  const texts = [found.causal ? t("note.causal") : t("note.padding"), found.places ? t("note.hidden") : null, get().unit === "words" ? t("note.words") : null];
+  const texts = [
+    found.causal ? t("note.causal") : t("note.padding"),
+    found.places ? t("note.hidden") : null,
+    get().unit === "words" ? t("note.words") : null,
+  ];
   return h("p", { class: "small muted" }, texts.filter(Boolean).join(" "));
 }
 
 function tableOf(found) {
   const width = found.columns.length;
-  const rows = found.rows.map((row, i) => [name(row), ...found.columns.map((_, j) => (allowed(found, i, j) ? found.values[i * width + j].toFixed(3) : t("masked")))]);
+  const rows = found.rows.map((row, i) => [
+    name(row),
+    ...found.columns.map((_, j) => (allowed(found, i, j) ? found.values[i * width + j].toFixed(3) : t("masked"))),
+  ]);
   return { name: shownTitle(), columns: ["", ...found.columns.map(name)], rows };
 }

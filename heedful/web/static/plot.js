@@ -13,7 +13,8 @@ export function ticks(low, high) {
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = power * ([1, 2, 5, 10].find((factor) => factor * power >= rough) ?? 10);
   const found = [];
-  for (let value = Math.ceil(low / step) * step; value <= high + step / 1e6; value += step) found.push(Math.abs(value) < step / 1e6 ? 0 : value);
+  for (let value = Math.ceil(low / step) * step; value <= high + step / 1e6; value += step)
+    found.push(Math.abs(value) < step / 1e6 ? 0 : value);
   return found;
 }
 
@@ -25,7 +26,7 @@ export function tick(value) {
 }
 
 /**
- * @param {{name: string, x: string, y: string, series: {name: string, points: [number, number][]}[], low?: number, high?: number}} plot
+ * @param {{name: string, x: string, y: string, series: {name: string, points: number[][]}[], low?: number, high?: number}} plot
  */
 export function linePlot({ name, x, y, series, low = undefined, high = undefined }) {
   const points = series.flatMap((each) => each.points).filter(([, value]) => Number.isFinite(value));
@@ -35,22 +36,89 @@ export function linePlot({ name, x, y, series, low = undefined, high = undefined
   const bottom = low ?? Math.min(...ys);
   const top = high ?? (Math.max(...ys) === bottom ? bottom + 1 : Math.max(...ys));
   const px = (value) => MARGIN.left + ((value - left) / (right - left || 1)) * (WIDTH - MARGIN.left - MARGIN.right);
-  const py = (value) => HEIGHT - MARGIN.bottom - ((value - bottom) / (top - bottom)) * (HEIGHT - MARGIN.top - MARGIN.bottom);
-  const rules = ticks(bottom, top).map((value) => s("g", {}, s("line", { class: "rule", x1: MARGIN.left, x2: WIDTH - MARGIN.right, y1: py(value), y2: py(value) }), s("text", { class: "tick", x: MARGIN.left - 8, y: py(value), dy: "0.35em", "text-anchor": "end" }, tick(value))));
+  const py = (value) =>
+    HEIGHT - MARGIN.bottom - ((value - bottom) / (top - bottom)) * (HEIGHT - MARGIN.top - MARGIN.bottom);
+  const rules = ticks(bottom, top).map((value) =>
+    s(
+      "g",
+      {},
+      s("line", { class: "rule", x1: MARGIN.left, x2: WIDTH - MARGIN.right, y1: py(value), y2: py(value) }),
+      s("text", { class: "tick", x: MARGIN.left - 8, y: py(value), dy: "0.35em", "text-anchor": "end" }, tick(value)),
+    ),
+  );
   const whole = xs.every(Number.isInteger);
-  const below = ticks(left, right).filter((value) => !whole || Number.isInteger(value)).map((value) => s("text", { class: "tick", x: px(value), y: HEIGHT - MARGIN.bottom + 18, "text-anchor": "middle" }, tick(value)));
-  const curves = series.map((each, i) => s("polyline", { class: "curve", points: each.points.filter(([, value]) => Number.isFinite(value)).map(([a, b]) => `${px(a).toFixed(1)},${py(b).toFixed(1)}`).join(" "), "stroke-dasharray": DASHES[i % 8], style: { stroke: headColour(i) } }));
-  const drawing = s("svg", { class: "plot", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": name }, rules, below, s("text", { class: "axis", x: WIDTH - MARGIN.right, y: HEIGHT - 4, "text-anchor": "end" }, x), curves);
-  const plot = h("div", { class: "plot-box" }, h("h4", {}, name, h("span", { class: "muted small" }, y ? ` ${y}` : "")), drawing, series.length > 1 ? legend(series) : null);
+  const below = ticks(left, right)
+    .filter((value) => !whole || Number.isInteger(value))
+    .map((value) =>
+      s("text", { class: "tick", x: px(value), y: HEIGHT - MARGIN.bottom + 18, "text-anchor": "middle" }, tick(value)),
+    );
+  const curves = series.map((each, i) =>
+    s("polyline", {
+      class: "curve",
+      points: each.points
+        .filter(([, value]) => Number.isFinite(value))
+        .map(([a, b]) => `${px(a).toFixed(1)},${py(b).toFixed(1)}`)
+        .join(" "),
+      "stroke-dasharray": DASHES[i % 8],
+      style: { stroke: headColour(i) },
+    }),
+  );
+  const drawing = s(
+    "svg",
+    { class: "plot", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": name },
+    rules,
+    below,
+    s("text", { class: "axis", x: WIDTH - MARGIN.right, y: HEIGHT - 4, "text-anchor": "end" }, x),
+    curves,
+  );
+  const plot = h(
+    "div",
+    { class: "plot-box" },
+    h("h4", {}, name, h("span", { class: "muted small" }, y ? ` ${y}` : "")),
+    drawing,
+    series.length > 1 ? legend(series) : null,
+  );
   return figure(plot, () => tableOf(name, x, series));
 }
 
 function legend(series) {
-  return h("p", { class: "legend small" }, series.map((each, i) => h("span", {}, s("svg", { width: 32, height: 8, "aria-hidden": "true" }, s("line", { x1: 0, x2: 32, y1: 4, y2: 4, "stroke-width": 2, "stroke-dasharray": DASHES[i % 8], style: { stroke: headColour(i) } })), ` ${each.name}`)));
+  return h(
+    "p",
+    { class: "legend small" },
+    series.map((each, i) =>
+      h(
+        "span",
+        {},
+        s(
+          "svg",
+          { width: 32, height: 8, "aria-hidden": "true" },
+          s("line", {
+            x1: 0,
+            x2: 32,
+            y1: 4,
+            y2: 4,
+            "stroke-width": 2,
+            "stroke-dasharray": DASHES[i % 8],
+            style: { stroke: headColour(i) },
+          }),
+        ),
+        ` ${each.name}`,
+      ),
+    ),
+  );
 }
 
 function tableOf(name, x, series) {
   const rows = new Map();
-  series.forEach((each, i) => each.points.forEach(([a, b]) => { if (!rows.has(a)) rows.set(a, Array(series.length).fill("")); rows.get(a)[i] = b === null ? "" : Number(b.toPrecision(5)); }));
-  return { name, columns: [x, ...series.map((each) => each.name)], rows: [...rows].sort((a, b) => a[0] - b[0]).map(([a, values]) => [a, ...values]) };
+  series.forEach((each, i) =>
+    each.points.forEach(([a, b]) => {
+      if (!rows.has(a)) rows.set(a, Array(series.length).fill(""));
+      rows.get(a)[i] = b === null ? "" : Number(b.toPrecision(5));
+    }),
+  );
+  return {
+    name,
+    columns: [x, ...series.map((each) => each.name)],
+    rows: [...rows].sort((a, b) => a[0] - b[0]).map(([a, values]) => [a, ...values]),
+  };
 }

@@ -21,8 +21,22 @@
  */
 
 const DEFAULTS = {
-  q: "", from: "auto", to: "", prefix: "", n: 0, t: -1, s: -1, kind: "cross", l: -1, h: [], unit: "words", hide: false,
-  scale: "linear", view: "matrix", step: 0, ui: "",
+  q: "",
+  from: "auto",
+  to: "",
+  prefix: "",
+  n: 0,
+  t: -1,
+  s: -1,
+  kind: "cross",
+  l: -1,
+  h: [],
+  unit: "words",
+  hide: false,
+  scale: "linear",
+  view: "matrix",
+  step: 0,
+  ui: "",
 };
 
 const listeners = new Set();
@@ -65,7 +79,11 @@ export function readHash() {
 }
 
 function parsed(text, like) {
-  if (Array.isArray(like)) return text.split(",").map(Number).filter((value) => Number.isInteger(value) && value >= 0);
+  if (Array.isArray(like))
+    return text
+      .split(",")
+      .map(Number)
+      .filter((value) => Number.isInteger(value) && value >= 0);
   if (typeof like === "number") return Number.isInteger(Number(text)) ? Number(text) : like;
   return typeof like === "boolean" ? text === "true" : text;
 }

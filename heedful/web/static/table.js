@@ -10,9 +10,19 @@ import { t } from "./i18n.js";
  */
 export function figure(plot, data, caption = null) {
   const place = h("div", { class: "table-place", hidden: true });
-  const button = h("button", { type: "button", class: "quiet", "aria-expanded": "false", onclick: () => flip(button, place, data) }, t("table.show"));
+  const button = h(
+    "button",
+    { type: "button", class: "quiet", "aria-expanded": "false", onclick: () => flip(button, place, data) },
+    t("table.show"),
+  );
   const csv = h("button", { type: "button", class: "quiet", onclick: () => download(data()) }, "CSV");
-  return h("figure", {}, plot, h("figcaption", {}, caption ? h("span", {}, caption) : null, h("span", { class: "tools" }, button, csv)), place);
+  return h(
+    "figure",
+    {},
+    plot,
+    h("figcaption", {}, caption ? h("span", {}, caption) : null, h("span", { class: "tools" }, button, csv)),
+    place,
+  );
 }
 
 function flip(button, place, data) {
@@ -24,11 +34,36 @@ function flip(button, place, data) {
 
 /** A plain table; the first column heads its row. */
 export function table({ name, columns, rows }) {
-  return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": name },
-    h("table", { class: "data" },
+  return h(
+    "div",
+    { class: "scroll", tabindex: "0", role: "region", "aria-label": name },
+    h(
+      "table",
+      { class: "data" },
       h("caption", {}, name),
-      h("thead", {}, h("tr", {}, columns.map((column) => h("th", { scope: "col" }, column)))),
-      h("tbody", {}, rows.map(([head, ...cells]) => h("tr", {}, h("th", { scope: "row", dir: "auto" }, head), cells.map((cell) => h("td", {}, cell)))))));
+      h(
+        "thead",
+        {},
+        h(
+          "tr",
+          {},
+          columns.map((column) => h("th", { scope: "col" }, column)),
+        ),
+      ),
+      h(
+        "tbody",
+        {},
+        rows.map(([head, ...cells]) =>
+          h(
+            "tr",
+            {},
+            h("th", { scope: "row", dir: "auto" }, head),
+            cells.map((cell) => h("td", {}, cell)),
+          ),
+        ),
+      ),
+    ),
+  );
 }
 
 /** Cells that a spreadsheet would take for a formula are kept from it. */

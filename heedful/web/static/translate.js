@@ -1,19 +1,14 @@
 /** Region 1: two boxes, alternatives, and words that can be asked about. Works without the other regions. */
 
-import { embedded, fetchLanguages, fetchTrace, translateText, useKey } from "./api.js";
-import { h, number, show } from "./dom.js";
+import { embedded, fetchLanguages, fetchTrace, translateText } from "./api.js";
+import { h, show } from "./dom.js";
 import { t, languageName } from "./i18n.js";
-import { choices, closeChoices } from "./choices.js";
+import { closeChoices } from "./choices.js";
 import { get, set, subscribe } from "./store.js";
-import { headsOf, hypothesis, layerOf, matrix } from "./weights.js";
+import { keyForm, samples } from "./samples.js";
+import { hypothesis } from "./weights.js";
+import { alternatives, markWords, sourceWord, spaced, targetWord } from "./words.js";
 
-/** Sentences to begin with, by source language. */
-const SAMPLES = {
-  en: ["The animal didn't cross the road because it was too tired.", "The animal didn't cross the road because it was too wide.", "A fluffy blue creature roamed the verdant forest."],
-  de: ["Das Tier überquerte die Straße nicht, weil es zu müde war.", "Die Katze saß auf der Matte."],
-  ko: ["동물은 너무 피곤해서 도로를 건너지 않았다.", "고양이는 매트 위에 앉았다."],
-};
-const UNSURE = 0.7;
 const WAIT_MS = 400;
 
 /** @type {any} */ let parts;
@@ -27,7 +22,12 @@ export function translateRegion(place) {
   subscribe(["trace", "n", "busy", "error", "plain", "languages", "from", "locked"], drawTarget);
   subscribe(["trace", "n", "t", "s", "preview", "kind", "l", "h"], mark);
   subscribe(["languages", "from", "to", "detected"], drawLanguages);
-  subscribe(["q"], () => { if (parts.input && parts.input.value !== get().q) { parts.input.value = get().q; count(); } });
+  subscribe(["q"], () => {
+    if (parts.input && parts.input.value !== get().q) {
+      parts.input.value = get().q;
+      count();
+    }
+  });
   drawLanguages();
   drawTarget();
   count();
@@ -48,25 +48,85 @@ async function start() {
 
 function pieces() {
   const input = h("textarea", {
-    id: "source", dir: "auto", rows: "4", spellcheck: "false", readonly: Boolean(embedded), "aria-label": t("source"), placeholder: t("placeholder"),
-    oninput: () => { count(); clearTimeout(timer); timer = setTimeout(typed, WAIT_MS); },
-    onkeydown: (event) => { if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) { clearTimeout(timer); typed(); } },
+    id: "source",
+    dir: "auto",
+    rows: "4",
+    spellcheck: "false",
+    readonly: Boolean(embedded),
+    "aria-label": t("source"),
+    placeholder: t("placeholder"),
+    oninput: () => {
+      count();
+      clearTimeout(timer);
+      timer = setTimeout(typed, WAIT_MS);
+    },
+    onkeydown: (event) => {
+      if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
+        clearTimeout(timer);
+        typed();
+      }
+    },
   });
   input.value = get().q;
   const words = h("div", { class: "words source-words", dir: "auto", lang: null });
   const counter = h("span", { class: "muted small" });
-  const clear = h("button", { type: "button", class: "quiet", onclick: () => { input.value = ""; typed(); input.focus(); } }, t("clear"));
-  const from = h("select", { "aria-label": t("from"), onchange: () => { set({ from: from.value }); translateNow(); } });
-  const to = h("select", { "aria-label": t("to"), onchange: () => { set({ to: to.value }); translateNow(); } });
+  const clear = h(
+    "button",
+    {
+      type: "button",
+      class: "quiet",
+      onclick: () => {
+        input.value = "";
+        typed();
+        input.focus();
+      },
+    },
+    t("clear"),
+  );
+  const from = h("select", {
+    "aria-label": t("from"),
+    onchange: () => {
+      set({ from: from.value });
+      translateNow();
+    },
+  });
+  const to = h("select", {
+    "aria-label": t("to"),
+    onchange: () => {
+      set({ to: to.value });
+      translateNow();
+    },
+  });
   const output = h("div", { class: "words target-words", id: "target", dir: "auto" });
   const status = h("p", { class: "status small muted", role: "status", "aria-live": "polite" });
   const copy = h("button", { type: "button", class: "quiet", onclick: copyText }, t("copy"));
-  const swap = embedded ? h("span", { class: "arrow", "aria-hidden": "true" }, "→")
-    : h("button", { type: "button", class: "swap", "aria-label": t("swap"), title: t("swap"), onclick: swapLanguages }, "⇄");
-  const sourceCard = h("section", { class: "box", "aria-label": t("source") },
-    h("header", {}, embedded ? h("strong", { class: "from" }) : from, h("span", { class: "grow" }), embedded ? null : [counter, clear]), embedded ? null : input, words);
-  const targetCard = h("section", { class: "box", "aria-label": t("translation") },
-    h("header", {}, embedded ? h("strong", { class: "to" }) : to, h("span", { class: "grow" }), copy), output, status);
+  const swap = embedded
+    ? h("span", { class: "arrow", "aria-hidden": "true" }, "→")
+    : h(
+        "button",
+        { type: "button", class: "swap", "aria-label": t("swap"), title: t("swap"), onclick: swapLanguages },
+        "⇄",
+      );
+  const sourceCard = h(
+    "section",
+    { class: "box", "aria-label": t("source") },
+    h(
+      "header",
+      {},
+      embedded ? h("strong", { class: "from" }) : from,
+      h("span", { class: "grow" }),
+      embedded ? null : [counter, clear],
+    ),
+    embedded ? null : input,
+    words,
+  );
+  const targetCard = h(
+    "section",
+    { class: "box", "aria-label": t("translation") },
+    h("header", {}, embedded ? h("strong", { class: "to" }) : to, h("span", { class: "grow" }), copy),
+    output,
+    status,
+  );
   const alternatives = h("div", { class: "alternatives" });
   return { input, words, counter, from, to, output, status, swap, sourceCard, targetCard, alternatives };
 }
@@ -83,7 +143,7 @@ function typed() {
 }
 
 function swapLanguages() {
-  const source = get().from === "auto" ? get().detected ?? "" : get().from;
+  const source = get().from === "auto" ? (get().detected ?? "") : get().from;
   const text = get().trace ? hypothesis().text : get().q;
   const there = (get().languages ?? []).find((each) => each.code === get().to);
   if (!source || !there?.targets?.includes(source)) return set({ error: t("no.swap") });
@@ -92,7 +152,7 @@ function swapLanguages() {
 }
 
 async function copyText() {
-  await navigator.clipboard?.writeText(get().trace ? hypothesis().text : get().plain ?? "");
+  await navigator.clipboard?.writeText(get().trace ? hypothesis().text : (get().plain ?? ""));
   parts.status.textContent = t("copied");
 }
 
@@ -130,10 +190,22 @@ function drawLanguages() {
     return;
   }
   const option = (code, name, chosen) => h("option", { value: code, selected: code === chosen }, name);
-  const detect = from === "auto" && detected && detected !== "auto" ? `${t("detect")} (${languageName(detected)})` : t("detect");
-  show(parts.from, option("auto", detect, from), languages.map((each) => option(each.code, languageName(each.code, each.name), from)));
-  const targets = new Set(languages.filter((each) => from === "auto" || each.code === from).flatMap((each) => (each.targets ?? []).filter((code) => code !== each.code)));
-  show(parts.to, [...targets].map((code) => option(code, languageName(code), to)));
+  const detect =
+    from === "auto" && detected && detected !== "auto" ? `${t("detect")} (${languageName(detected)})` : t("detect");
+  show(
+    parts.from,
+    option("auto", detect, from),
+    languages.map((each) => option(each.code, languageName(each.code, each.name), from)),
+  );
+  const targets = new Set(
+    languages
+      .filter((each) => from === "auto" || each.code === from)
+      .flatMap((each) => (each.targets ?? []).filter((code) => code !== each.code)),
+  );
+  show(
+    parts.to,
+    [...targets].map((code) => option(code, languageName(code), to)),
+  );
 }
 
 function drawTarget() {
@@ -145,86 +217,18 @@ function drawTarget() {
   if (!trace) {
     show(parts.output, plain ? h("span", {}, plain) : h("span", { class: "muted" }, t("translation")));
     show(parts.words);
-    return show(parts.alternatives, get().locked ? keyForm() : samples());
+    return show(parts.alternatives, get().locked ? keyForm(start) : samples(translateNow));
   }
   const best = hypothesis();
   parts.output.setAttribute("lang", trace.target.language);
   parts.words.setAttribute("lang", trace.source.language);
-  show(parts.output, spaced(best.words.slice(0, -1).map((word, i) => targetWord(best, word, i))));
+  show(parts.output, spaced(best.words.slice(0, -1).map((word, i) => targetWord(best, word, i, decodeFrom))));
   show(parts.words, spaced(trace.source.words.slice(0, -1).map((word, i) => sourceWord(word, i))));
   show(parts.alternatives, alternatives(trace));
   drawLanguages();
   mark();
 }
 
-/** Where a server asks for a key. */
-function keyForm() {
-  const input = h("input", { type: "password", autocomplete: "off", "aria-label": t("key") });
-  const use = (event) => { event.preventDefault(); useKey(input.value); set({ error: "" }); start(); };
-  return h("form", { class: "samples", onsubmit: use }, h("label", { class: "small" }, t("key"), " ", input), h("button", { type: "submit" }, t("key.use")));
-}
-
-function samples() {
-  const { q, languages = [], from } = get();
-  if (embedded || q) return null;
-  const codes = languages.filter((each) => (from === "auto" || each.code === from) && (each.targets ?? []).length).map((each) => each.code);
-  const texts = codes.flatMap((code) => (SAMPLES[code] ?? []).map((text) => ({ code, text })));
-  if (!texts.length) return null;
-  const take = ({ code, text }) => { const there = languages.find((each) => each.code === code).targets; set({ q: text, from: code, to: there.includes(get().to) && get().to !== code ? get().to : there.find((each) => each !== code) }); translateNow(); };
-  return h("div", { class: "samples" }, h("span", { class: "muted small" }, t("samples")), texts.map((sample) => h("button", { type: "button", lang: sample.code, onclick: () => take(sample) }, sample.text)));
-}
-
-const spaced = (nodes) => nodes.flatMap((node, i) => (i ? [" ", node] : [node]));
-
-/** How sure the model was of a word: the least sure of its pieces. */
-function sureness(best, word) {
-  return Math.min(...best.tokens.filter((_, i) => best.word_of_piece[i] === word).map((token) => token.p));
-}
-
-function targetWord(best, word, i) {
-  const sure = sureness(best, i);
-  const open = () => { set({ t: get().t === i ? -1 : i, step: best.word_of_piece.indexOf(i) }); if (get().t === i) choices(node, best, i, embedded ? null : decodeFrom); else closeChoices(); };
-  const node = h("button", {
-    type: "button", class: sure < UNSURE ? "word unsure" : "word", "data-t": i, "aria-label": `${word}, ${Math.round(100 * sure)} %`,
-    style: { "--doubt": `${(1.5 + 2 * (1 - sure)).toFixed(1)}px` }, onclick: open, ...previews("t", i),
-  }, word);
-  return node;
-}
-
-function sourceWord(word, i) {
-  return h("button", { type: "button", class: "word", "data-s": i, onclick: () => set({ s: get().s === i ? -1 : i }), ...previews("s", i) }, word);
-}
-
-const previews = (side, i) => ({
-  onmouseenter: () => set({ preview: { side, i } }), onmouseleave: () => set({ preview: null }),
-  onfocus: () => set({ preview: { side, i } }), onblur: () => set({ preview: null }),
-});
-
-/** Colour the words that the chosen or hovered word looks at; a source word: those that look at it. */
 function mark() {
-  const { trace, preview, t: pinned, s: other } = get();
-  if (!trace) return;
-  const focus = preview ?? (pinned >= 0 ? { side: "t", i: pinned } : other >= 0 ? { side: "s", i: other } : null);
-  const layer = get().kind === "cross" ? layerOf("cross") : trace.model.decoder_layers - 1;
-  const heads = get().kind === "cross" ? headsOf("cross") : [...Array(trace.model.num_heads).keys()];
-  const found = matrix("cross", layer, heads, { unit: "words", hide: false });
-  const width = trace.source.words.length;
-  const weight = (row, column) => (found && row < found.rows.length ? found.values[row * width + column] : 0);
-  for (const node of parts.words.querySelectorAll(".word")) tint(node, focus?.side === "t" ? weight(focus.i, Number(node.dataset.s)) : 0, focus?.side === "s" && focus.i === Number(node.dataset.s));
-  for (const node of parts.output.querySelectorAll(".word")) tint(node, focus?.side === "s" ? weight(Number(node.dataset.t), focus.i) : 0, focus?.side === "t" && focus.i === Number(node.dataset.t));
-}
-
-function tint(node, weight, chosen) {
-  node.style.setProperty("--tint", `${Math.round(100 * Math.min(1, weight) * 0.55)}%`);
-  node.classList.toggle("chosen", chosen);
-}
-
-function alternatives(trace) {
-  if (trace.hypotheses.length < 2) return [];
-  const best = new Set(trace.hypotheses[0].words);
-  const items = trace.hypotheses.map((each, n) => h("li", {},
-    h("button", { type: "button", "aria-pressed": String(n === get().n), onclick: () => set({ n, t: -1, step: 0 }) },
-      h("span", { class: "text", dir: "auto", lang: trace.target.language }, spaced(each.words.slice(0, -1).map((word) => (n && !best.has(word) ? h("mark", {}, word) : word)))),
-      h("span", { class: "score muted small", title: t("score.title") }, number(each.log_prob / each.tokens.length)))));
-  return [h("h3", {}, t("alternatives"), h("span", { class: "muted small" }, ` ${t("alternatives.note")}`)), h("ol", { class: "list" }, items)];
+  if (get().trace) markWords(parts);
 }

@@ -21,7 +21,8 @@ export function beamTree() {
 }
 
 const label = (node) => (node.done ? `⚑ ${number(node.score)}` : readable(node.piece));
-const measure = (text) => 20 + [...text].reduce((sum, character) => sum + (/[\u1100-\u9fff\uac00-\uffef]/.test(character) ? 14 : 8), 0);
+const measure = (text) =>
+  20 + [...text].reduce((sum, character) => sum + (/[\u1100-\u9fff\uac00-\uffef]/.test(character) ? 14 : 8), 0);
 
 /** Where every node stands, who its parent is, whether anything came of it, and who won. @returns {Place[]} */
 function layout(beam) {
@@ -33,14 +34,20 @@ function layout(beam) {
     for (const node of nodes) {
       const row = node.done ? firstFree(taken) : node.place;
       taken.add(row);
-      const parent = places.find((each) => each.step === step - 1 && !each.node.done && each.node.place === node.parent) ?? null;
+      const parent =
+        places.find((each) => each.step === step - 1 && !each.node.done && each.node.place === node.parent) ?? null;
       places.push({ step, node, parent, row, x, width: measure(label(node)), alive: node.done, best: false });
     }
     x += width + GAP;
   });
   const rank = (a, b) => b.node.score - a.node.score;
   const ended = places.filter((each) => each.node.done).sort(rank);
-  ended.forEach((each, i) => { for (let at = each; at; at = at.parent) { at.alive = true; if (!i) at.best = true; } });
+  ended.forEach((each, i) => {
+    for (let at = each; at; at = at.parent) {
+      at.alive = true;
+      if (!i) at.best = true;
+    }
+  });
   return places;
 }
 
@@ -56,20 +63,48 @@ function drawing(places, beam, line) {
   const width = Math.max(...places.map((place) => place.x + place.width)) + 16;
   const height = 40 + ROW * Math.max(...places.map((place) => place.row));
   const kind = (place) => `${place.best ? "best" : ""} ${place.alive ? "" : "pruned"} ${place.node.done ? "done" : ""}`;
-  const edges = places.filter((place) => place.parent).map((place) => {
-    const [x1, x2] = [place.parent.x + place.parent.width, place.x];
-    const p = Math.exp(place.node.logp - place.parent.node.logp);
-    return s("path", { class: `edge ${kind(place)}`, d: `M ${x1} ${y(place.parent)} C ${x1 + GAP / 2} ${y(place.parent)} ${x2 - GAP / 2} ${y(place)} ${x2} ${y(place)}`, "stroke-width": 1 + 3 * p });
-  });
+  const edges = places
+    .filter((place) => place.parent)
+    .map((place) => {
+      const [x1, x2] = [place.parent.x + place.parent.width, place.x];
+      const p = Math.exp(place.node.logp - place.parent.node.logp);
+      return s("path", {
+        class: `edge ${kind(place)}`,
+        d: `M ${x1} ${y(place.parent)} C ${x1 + GAP / 2} ${y(place.parent)} ${x2 - GAP / 2} ${y(place)} ${x2} ${y(place)}`,
+        "stroke-width": 1 + 3 * p,
+      });
+    });
   const nodes = places.map((place, i) => {
-    const node = s("g", {
-      class: `node ${kind(place)} ${place.step === get().step ? "now" : ""}`, tabindex: i ? "-1" : "0", role: "button", "aria-label": reading(place),
-      onclick: () => set({ step: place.step }), onfocus: () => (line.textContent = reading(place)), onmouseenter: () => (line.textContent = reading(place)),
-      onkeydown: (event) => { if (event.key === "Enter") set({ step: place.step }); else roving(nodes, event, i, beam.width); },
-    }, s("rect", { x: place.x, y: y(place) - 14, width: place.width, height: 28, rx: 6 }), s("text", { x: place.x + place.width / 2, y: y(place), dy: "0.35em", "text-anchor": "middle" }, label(place.node)));
+    const node = s(
+      "g",
+      {
+        class: `node ${kind(place)} ${place.step === get().step ? "now" : ""}`,
+        tabindex: i ? "-1" : "0",
+        role: "button",
+        "aria-label": reading(place),
+        onclick: () => set({ step: place.step }),
+        onfocus: () => (line.textContent = reading(place)),
+        onmouseenter: () => (line.textContent = reading(place)),
+        onkeydown: (event) => {
+          if (event.key === "Enter") set({ step: place.step });
+          else roving(nodes, event, i, beam.width);
+        },
+      },
+      s("rect", { x: place.x, y: y(place) - 14, width: place.width, height: 28, rx: 6 }),
+      s(
+        "text",
+        { x: place.x + place.width / 2, y: y(place), dy: "0.35em", "text-anchor": "middle" },
+        label(place.node),
+      ),
+    );
     return node;
   });
-  return s("svg", { class: "tree", width, height, viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": t("tree") }, edges, nodes);
+  return s(
+    "svg",
+    { class: "tree", width, height, viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": t("tree") },
+    edges,
+    nodes,
+  );
 }
 
 /** The words of a node from the beginning, and how likely they are. */
@@ -83,6 +118,13 @@ function reading(place) {
 }
 
 function tableOf(places) {
-  const rows = places.map((place) => [place.step + 1, place.node.done ? "⚑" : place.node.place + 1, label(place.node), place.node.logp, place.node.score ?? "", place.best ? t("tree.best") : place.alive ? "" : t("tree.pruned")]);
+  const rows = places.map((place) => [
+    place.step + 1,
+    place.node.done ? "⚑" : place.node.place + 1,
+    label(place.node),
+    place.node.logp,
+    place.node.score ?? "",
+    place.best ? t("tree.best") : place.alive ? "" : t("tree.pruned"),
+  ]);
   return { name: t("tree"), columns: [t("step"), t("place"), t("piece"), "log p", t("score"), ""], rows };
 }

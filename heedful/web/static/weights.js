@@ -27,7 +27,7 @@ export function isSink(label) {
 /** The packed weights of a kind, for the hypothesis that is shown. */
 export function packedWeights(kind) {
   const { trace, n } = get();
-  return kind === "encoder" || n === 0 ? trace.attention[kind] : hypothesis().attention?.[kind] ?? { layers: [] };
+  return kind === "encoder" || n === 0 ? trace.attention[kind] : (hypothesis().attention?.[kind] ?? { layers: [] });
 }
 
 /** How many layers and heads a kind has. */
@@ -70,7 +70,12 @@ export function pieceWeights(kind, layer, heads) {
 }
 
 /** @returns {Matrix | null} null: this layer was not sent */
-export function matrix(kind = get().kind, layer = layerOf(kind), heads = headsOf(kind), { unit = get().unit, hide = get().hide } = {}) {
+export function matrix(
+  kind = get().kind,
+  layer = layerOf(kind),
+  heads = headsOf(kind),
+  { unit = get().unit, hide = get().hide } = {},
+) {
   const values = pieceWeights(kind, layer, heads);
   if (!values) return null;
   const { rows, columns } = sides(kind);
@@ -95,13 +100,19 @@ function byWords(values, rows, columns) {
     });
   });
   const labels = (side) => side.words.map((label, word) => ({ label, word }));
-  return { rows: labels(rows), columns: labels(columns), values: summed.map((v, i) => v / count[Math.floor(i / columns.words.length)]) };
+  return {
+    rows: labels(rows),
+    columns: labels(columns),
+    values: summed.map((v, i) => v / count[Math.floor(i / columns.words.length)]),
+  };
 }
 
 /** Columns of special tokens and punctuation go, and what is left of a row becomes 1 again. */
 function withoutSinks(found) {
   const width = found.columns.length;
-  const kept = found.columns.map((column, j) => (isSink(column.label.replaceAll("▁", "")) ? -1 : j)).filter((j) => j >= 0);
+  const kept = found.columns
+    .map((column, j) => (isSink(column.label.replaceAll("▁", "")) ? -1 : j))
+    .filter((j) => j >= 0);
   if (!kept.length) return found;
   const values = new Float32Array(found.rows.length * kept.length);
   found.rows.forEach((_, i) => {

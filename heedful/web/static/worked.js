@@ -33,7 +33,8 @@ function draw() {
   if (n > 0 && kind !== "encoder") return show(place, h("p", { class: "muted" }, t("worked.best")));
   const layer = layerOf(kind);
   const vectors = trace.vectors?.kinds[kind];
-  if (!vectors?.layers.includes(layer)) return show(place, h("p", { class: "muted" }, t("fetching"))), fetchVectors(layer);
+  if (!vectors?.layers.includes(layer))
+    return (show(place, h("p", { class: "muted" }, t("fetching"))), fetchVectors(layer));
   const numbers = work(kind, layer, headsOf(kind)[0], chosenRow(kind));
   show(place, picker(kind, numbers), steps(numbers), movement(kind, numbers.row));
 }
@@ -54,20 +55,41 @@ export function work(kind, layer, head, row) {
   const { vectors, model } = get().trace;
   const here = vectors.kinds[kind];
   const i = here.layers.indexOf(layer);
-  const take = (name, width, index) => { const all = at(tensor(here[name]), i, index).values; return all.subarray(head * width, (head + 1) * width); };
+  const take = (name, width, index) => {
+    const all = at(tensor(here[name]), i, index).values;
+    return all.subarray(head * width, (head + 1) * width);
+  };
   const { columns } = sides(kind);
   const query = take("q", model.d_k, row);
   const masked = (j) => kind === "decoder" && j > row;
-  const dot = columns.pieces.map((_, j) => take("k", model.d_k, j).reduce((sum, value, d) => sum + value * query[d], 0));
+  const dot = columns.pieces.map((_, j) =>
+    take("k", model.d_k, j).reduce((sum, value, d) => sum + value * query[d], 0),
+  );
   const scaled = dot.map((value, j) => (masked(j) ? -Infinity : value / Math.sqrt(model.d_k)));
   const largest = Math.max(...scaled);
   const powers = scaled.map((value) => Math.exp(value - largest));
   const sum = powers.reduce((a, b) => a + b, 0);
   const weights = powers.map((value) => value / sum);
   const output = weighted(weights, (j) => take("v", model.d_v, j), model.d_v);
-  const before = kind === "cross" ? at(tensor(vectors.kinds.decoder.out), i, row).values : at(tensor(vectors.states[kind]), layer, row).values;
+  const before =
+    kind === "cross"
+      ? at(tensor(vectors.kinds.decoder.out), i, row).values
+      : at(tensor(vectors.states[kind]), layer, row).values;
   const sub = at(tensor(here.sub), i, row).values;
-  return { kind, layer, head, row, dot, scaled, weights, output, before, sub, summed: before.map((value, d) => value + sub[d]), out: at(tensor(here.out), i, row).values };
+  return {
+    kind,
+    layer,
+    head,
+    row,
+    dot,
+    scaled,
+    weights,
+    output,
+    before,
+    sub,
+    summed: before.map((value, d) => value + sub[d]),
+    out: at(tensor(here.out), i, row).values,
+  };
 }
 
 function weighted(weights, vectorOf, width) {
@@ -79,33 +101,92 @@ function weighted(weights, vectorOf, width) {
 function picker(kind, { head, row }) {
   const { rows } = sides(kind);
   const [side] = selectionOf(kind, "row", 0);
-  const words = h("select", { "aria-label": t("word"), onchange: () => set({ [side]: Number(words.value) }) }, rows.words.map((word, i) => h("option", { value: i, selected: rows.word_of_piece[row] === i }, word)));
-  const heads = h("select", { "aria-label": t("head.column"), onchange: () => set({ h: [Number(heads.value)] }) }, [...Array(get().trace.model.num_heads).keys()].map((i) => h("option", { value: i, selected: i === head }, t("head", { n: i + 1 }))));
-  const keep = h("button", { type: "button", onclick: () => { kept = memory(kind, row); draw(); } }, t("keep"));
-  return h("div", { class: "bar" }, h("span", { class: "muted small" }, `${t(`kind.${kind}`)}, ${t("layer", { n: layerOf(kind) + 1 })}`), words, heads, keep);
+  const words = h(
+    "select",
+    { "aria-label": t("word"), onchange: () => set({ [side]: Number(words.value) }) },
+    rows.words.map((word, i) => h("option", { value: i, selected: rows.word_of_piece[row] === i }, word)),
+  );
+  const heads = h(
+    "select",
+    { "aria-label": t("head.column"), onchange: () => set({ h: [Number(heads.value)] }) },
+    [...Array(get().trace.model.num_heads).keys()].map((i) =>
+      h("option", { value: i, selected: i === head }, t("head", { n: i + 1 })),
+    ),
+  );
+  const keep = h(
+    "button",
+    {
+      type: "button",
+      onclick: () => {
+        kept = memory(kind, row);
+        draw();
+      },
+    },
+    t("keep"),
+  );
+  return h(
+    "div",
+    { class: "bar" },
+    h("span", { class: "muted small" }, `${t(`kind.${kind}`)}, ${t("layer", { n: layerOf(kind) + 1 })}`),
+    words,
+    heads,
+    keep,
+  );
 }
 
 function steps(numbers) {
   const { model } = get().trace;
   const { rows, columns } = sides(numbers.kind);
-  const data = columns.pieces.map((piece, j) => [readable(piece), number(numbers.dot[j]), Number.isFinite(numbers.scaled[j]) ? number(numbers.scaled[j]) : "−∞", percent(numbers.weights[j])]);
+  const data = columns.pieces.map((piece, j) => [
+    readable(piece),
+    number(numbers.dot[j]),
+    Number.isFinite(numbers.scaled[j]) ? number(numbers.scaled[j]) : "−∞",
+    percent(numbers.weights[j]),
+  ]);
   const mean = numbers.summed.reduce((a, b) => a + b, 0) / numbers.summed.length;
   const deviation = Math.sqrt(numbers.summed.reduce((a, b) => a + (b - mean) ** 2, 0) / numbers.summed.length);
   const word = readable(rows.pieces[numbers.row]);
-  return h("ol", { class: "steps" },
-    h("li", {}, h("p", {}, t("worked.dot", { word, d: model.d_k })), table({ name: t("worked.table"), columns: [t("piece"), "q·k", `÷ √${model.d_k}${numbers.kind === "decoder" ? t("worked.mask") : ""}`, "softmax"], rows: data })),
+  return h(
+    "ol",
+    { class: "steps" },
+    h(
+      "li",
+      {},
+      h("p", {}, t("worked.dot", { word, d: model.d_k })),
+      table({
+        name: t("worked.table"),
+        columns: [t("piece"), "q·k", `÷ √${model.d_k}${numbers.kind === "decoder" ? t("worked.mask") : ""}`, "softmax"],
+        rows: data,
+      }),
+    ),
     h("li", {}, h("p", {}, t("worked.sum")), strip(numbers.output)),
     h("li", {}, h("p", {}, t("worked.output", { heads: model.num_heads })), strip(numbers.sub)),
     h("li", {}, h("p", {}, t("worked.residual", { word })), strip(numbers.before), strip(numbers.summed)),
-    h("li", {}, h("p", {}, t("worked.norm", { mean: number(mean, 3), deviation: number(deviation, 3) })), strip(numbers.out)));
+    h(
+      "li",
+      {},
+      h("p", {}, t("worked.norm", { mean: number(mean, 3), deviation: number(deviation, 3) })),
+      strip(numbers.out),
+    ),
+  );
 }
 
 /** A vector as a strip of colours, and its first numbers. */
 function strip(values) {
   const ramp = ramps();
   const most = Math.max(...[...values].map(Math.abs)) || 1;
-  const first = [...values].slice(0, 6).map((value) => number(value)).join("  ");
-  return h("div", { class: "strip" }, heat(h("canvas", { role: "img", "aria-label": first }), values, 1, values.length, (value) => diverging(value / most, ramp)), h("code", { class: "small" }, `${first} …  (${values.length})`));
+  const first = [...values]
+    .slice(0, 6)
+    .map((value) => number(value))
+    .join("  ");
+  return h(
+    "div",
+    { class: "strip" },
+    heat(h("canvas", { role: "img", "aria-label": first }), values, 1, values.length, (value) =>
+      diverging(value / most, ramp),
+    ),
+    h("code", { class: "small" }, `${first} …  (${values.length})`),
+  );
 }
 
 const stackOf = (kind) => (kind === "encoder" ? "encoder" : "decoder");
@@ -115,7 +196,10 @@ function memory(kind, row) {
   const { rows } = sides(kind);
   const all = tensor(get().trace.vectors.states[stackOf(kind)]);
   const sentence = rows.words.slice(0, -1).join(" ");
-  return { name: `${readable(rows.pieces[row])} (${sentence.length > 32 ? `${sentence.slice(0, 31)}…` : sentence})`, vectors: [...Array(all.shape[0]).keys()].map((layer) => Float32Array.from(at(all, layer, row).values)) };
+  return {
+    name: `${readable(rows.pieces[row])} (${sentence.length > 32 ? `${sentence.slice(0, 31)}…` : sentence})`,
+    vectors: [...Array(all.shape[0]).keys()].map((layer) => Float32Array.from(at(all, layer, row).values)),
+  };
 }
 
 function cosine(a, b) {
@@ -130,7 +214,31 @@ function movement(kind, row) {
   const own = memory(kind, row);
   const turns = own.vectors.slice(1).map((vector, i) => [i + 1, degrees(vector, own.vectors[i])]);
   const start = own.vectors.map((vector, i) => [i, degrees(vector, own.vectors[0])]);
-  const plots = [linePlot({ name: t("moved"), x: t("layer.axis"), y: t("moved.unit"), low: 0, series: [{ name: t("moved.total"), points: start }, { name: t("moved.step"), points: turns }] })];
-  if (kept) plots.push(linePlot({ name: t("alike", { word: kept.name }), x: t("layer.axis"), y: "cos", series: [{ name: own.name, points: own.vectors.slice(0, kept.vectors.length).map((vector, i) => [i, cosine(vector, kept.vectors[i])]) }] }));
+  const plots = [
+    linePlot({
+      name: t("moved"),
+      x: t("layer.axis"),
+      y: t("moved.unit"),
+      low: 0,
+      series: [
+        { name: t("moved.total"), points: start },
+        { name: t("moved.step"), points: turns },
+      ],
+    }),
+  ];
+  if (kept)
+    plots.push(
+      linePlot({
+        name: t("alike", { word: kept.name }),
+        x: t("layer.axis"),
+        y: "cos",
+        series: [
+          {
+            name: own.name,
+            points: own.vectors.slice(0, kept.vectors.length).map((vector, i) => [i, cosine(vector, kept.vectors[i])]),
+          },
+        ],
+      }),
+    );
   return h("div", {}, h("p", { class: "muted small" }, t("moved.note")), h("div", { class: "halves" }, plots));
 }

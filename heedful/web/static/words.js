@@ -1,0 +1,119 @@
+/** The words of both boxes, how they mark one another, and the alternatives. */
+
+import { embedded } from "./api.js";
+import { choices, closeChoices } from "./choices.js";
+import { h, number } from "./dom.js";
+import { t } from "./i18n.js";
+import { get, set } from "./store.js";
+import { headsOf, layerOf, matrix } from "./weights.js";
+
+const UNSURE = 0.7;
+
+/** Nodes with a space between each two. */
+export const spaced = (nodes) => nodes.flatMap((node, i) => (i ? [" ", node] : [node]));
+
+/** How sure the model was of a word: the least sure of its pieces. */
+function sureness(best, word) {
+  return Math.min(...best.tokens.filter((_, i) => best.word_of_piece[i] === word).map((token) => token.p));
+}
+
+/** A word of the translation: click it to see what else could stand there. */
+export function targetWord(best, word, i, decodeFrom) {
+  const sure = sureness(best, i);
+  const open = () => {
+    set({ t: get().t === i ? -1 : i, step: best.word_of_piece.indexOf(i) });
+    if (get().t === i) choices(node, best, i, embedded ? null : decodeFrom);
+    else closeChoices();
+  };
+  const node = h(
+    "button",
+    {
+      type: "button",
+      class: sure < UNSURE ? "word unsure" : "word",
+      "data-t": i,
+      "aria-label": `${word}, ${Math.round(100 * sure)} %`,
+      style: { "--doubt": `${(1.5 + 2 * (1 - sure)).toFixed(1)}px` },
+      onclick: open,
+      ...previews("t", i),
+    },
+    word,
+  );
+  return node;
+}
+
+/** A word of the source. */
+export function sourceWord(word, i) {
+  return h(
+    "button",
+    {
+      type: "button",
+      class: "word",
+      "data-s": i,
+      onclick: () => set({ s: get().s === i ? -1 : i }),
+      ...previews("s", i),
+    },
+    word,
+  );
+}
+
+const previews = (side, i) => ({
+  onmouseenter: () => set({ preview: { side, i } }),
+  onmouseleave: () => set({ preview: null }),
+  onfocus: () => set({ preview: { side, i } }),
+  onblur: () => set({ preview: null }),
+});
+
+/** Colour the words that the chosen or hovered word looks at; a source word: those that look at it. */
+export function markWords(parts) {
+  const { trace, preview, t: pinned, s: other } = get();
+  if (!trace) return;
+  const focus = preview ?? (pinned >= 0 ? { side: "t", i: pinned } : other >= 0 ? { side: "s", i: other } : null);
+  const layer = get().kind === "cross" ? layerOf("cross") : trace.model.decoder_layers - 1;
+  const heads = get().kind === "cross" ? headsOf("cross") : [...Array(trace.model.num_heads).keys()];
+  const found = matrix("cross", layer, heads, { unit: "words", hide: false });
+  const width = trace.source.words.length;
+  const weight = (row, column) => (found && row < found.rows.length ? found.values[row * width + column] : 0);
+  for (const node of parts.words.querySelectorAll(".word"))
+    tint(
+      node,
+      focus?.side === "t" ? weight(focus.i, Number(node.dataset.s)) : 0,
+      focus?.side === "s" && focus.i === Number(node.dataset.s),
+    );
+  for (const node of parts.output.querySelectorAll(".word"))
+    tint(
+      node,
+      focus?.side === "s" ? weight(Number(node.dataset.t), focus.i) : 0,
+      focus?.side === "t" && focus.i === Number(node.dataset.t),
+    );
+}
+
+function tint(node, weight, chosen) {
+  node.style.setProperty("--tint", `${Math.round(100 * Math.min(1, weight) * 0.55)}%`);
+  node.classList.toggle("chosen", chosen);
+}
+
+/** The other translations, with the words that differ from the best one set off. */
+export function alternatives(trace) {
+  if (trace.hypotheses.length < 2) return [];
+  const best = new Set(trace.hypotheses[0].words);
+  const items = trace.hypotheses.map((each, n) =>
+    h(
+      "li",
+      {},
+      h(
+        "button",
+        { type: "button", "aria-pressed": String(n === get().n), onclick: () => set({ n, t: -1, step: 0 }) },
+        h(
+          "span",
+          { class: "text", dir: "auto", lang: trace.target.language },
+          spaced(each.words.slice(0, -1).map((word) => (n && !best.has(word) ? h("mark", {}, word) : word))),
+        ),
+        h("span", { class: "score muted small", title: t("score.title") }, number(each.log_prob / each.tokens.length)),
+      ),
+    ),
+  );
+  return [
+    h("h3", {}, t("alternatives"), h("span", { class: "muted small" }, ` ${t("alternatives.note")}`)),
+    h("ol", { class: "list" }, items),
+  ];
+}
