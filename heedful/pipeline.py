@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 import torch
 
-from heedful import checkpoint
+from heedful import checkpoint, language_id
 from heedful.batching import derived_seed
 from heedful.config import Config, Layer, to_layer, to_toml
 from heedful.corpus import language_of, languages_of_tsv, read_pairs
@@ -295,3 +295,15 @@ def _finish(config: Config, run: Path) -> None:
     train_config = config.train
     paths = checkpoint.weights_to_average(run, last=train_config.average_last, every=train_config.checkpoint_steps)
     checkpoint.save_model(run / checkpoint.MODEL, checkpoint.average(paths), config, run / checkpoint.TOKENIZER)
+    _fit_language_id(config, run / checkpoint.MODEL)
+
+
+def _fit_language_id(config: Config, model: Path) -> None:
+    """What tells the two languages apart, for a server that is not told; where the text and its languages are known."""
+    data, source, target = config.data, _paths(config.data.source), _paths(config.data.target)
+    if data.source_language and data.target_language and all(path.exists() for path in (*source, *target)):
+        samples = {
+            data.source_language: (pair.source for pair in read_pairs(source, target)),
+            data.target_language: (pair.target for pair in read_pairs(source, target)),
+        }
+        language_id.fit(samples).save(model)
