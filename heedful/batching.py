@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, replace
 from typing import TypeAlias, TypeVar
 
@@ -192,8 +192,11 @@ def step_batches(
         yield [make(shards, pairs_N) for pairs_N in step[share.rank :: share.num_ranks]]
 
 
-def prefetched(items: Iterator[T], *, depth: int = 4) -> Iterator[T]:
-    """The same items, made ahead in a thread of their own; an error there is raised here."""
+def prefetched(items: Iterator[T], *, depth: int = 4) -> Generator[T]:
+    """The same items, made ahead in a thread of their own; an error there is raised here.
+
+    When this is closed the thread has ended: one that is busy with tensors while Python shuts down aborts the process.
+    """
     ready: queue.Queue[T | BaseException | None] = queue.Queue(maxsize=depth)
     stopped = threading.Event()
 
@@ -214,7 +217,8 @@ def prefetched(items: Iterator[T], *, depth: int = 4) -> Iterator[T]:
         except BaseException as error:
             put(error)
 
-    threading.Thread(target=work, daemon=True, name="heedful-batches").start()
+    thread = threading.Thread(target=work, daemon=True, name="heedful-batches")
+    thread.start()
     try:
         while (item := ready.get()) is not None:
             if isinstance(item, BaseException):
@@ -222,3 +226,4 @@ def prefetched(items: Iterator[T], *, depth: int = 4) -> Iterator[T]:
             yield item
     finally:
         stopped.set()
+        thread.join()

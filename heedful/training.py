@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeAlias
@@ -107,22 +107,22 @@ def train(
 ) -> Iterator[Record]:
     """Train until the steps are done, patience ends, or `stop` says so; yields what happens."""
     config, clock = trainer.config.train, Clock(trainer.progress.seconds)
-    batches = prefetched(_batches(trainer, shards))
     reason = "steps" if trainer.progress.step >= config.steps else ""
-    while not reason:
-        with _explained_out_of_memory(config):
-            trainer.step(next(batches))
-        trainer.progress = replace(trainer.progress, seconds=clock.seconds)
-        step = trainer.progress.step
-        reason, minutes_up = _agreed(trainer, stop(), clock)
-        if step % LOG_STEPS == 0 or reason:
-            yield _step_record(trainer, run, clock.stretch())
-        if validate and (step % config.validate_steps == 0 or reason == "steps"):
-            yield _validation(trainer, validate)
-            reason = reason or _out_of_patience(trainer)
-            clock.stretch()
-        if step % config.checkpoint_steps == 0 or minutes_up or reason:
-            yield from _checkpoint(trainer, run, clock)
+    with closing(prefetched(_batches(trainer, shards))) as batches:
+        while not reason:
+            with _explained_out_of_memory(config):
+                trainer.step(next(batches))
+            trainer.progress = replace(trainer.progress, seconds=clock.seconds)
+            step = trainer.progress.step
+            reason, minutes_up = _agreed(trainer, stop(), clock)
+            if step % LOG_STEPS == 0 or reason:
+                yield _step_record(trainer, run, clock.stretch())
+            if validate and (step % config.validate_steps == 0 or reason == "steps"):
+                yield _validation(trainer, validate)
+                reason = reason or _out_of_patience(trainer)
+                clock.stretch()
+            if step % config.checkpoint_steps == 0 or minutes_up or reason:
+                yield from _checkpoint(trainer, run, clock)
     yield EndRecord(trainer.progress.step, reason)
 
 

@@ -1,5 +1,6 @@
 """Batches: a pure function of (seed, step), each pair once an epoch, never more tokens than the budget."""
 
+import threading
 from collections.abc import Iterator
 from itertools import islice, pairwise
 
@@ -123,6 +124,14 @@ def test_a_numbered_batch_says_the_same() -> None:
 
 def test_prefetching_changes_nothing_but_the_thread() -> None:
     assert list(prefetched(iter(range(50)))) == list(range(50))
+
+
+def test_a_stream_that_is_closed_leaves_no_thread() -> None:
+    """A thread that still packs batches while Python shuts down aborts a process that has done its work."""
+    stream = prefetched(iter(range(50)), depth=1)
+    assert next(stream) == 0
+    stream.close()
+    assert "heedful-batches" not in [thread.name for thread in threading.enumerate()]
 
 
 def test_an_error_while_prefetching_is_raised_where_the_items_are_used() -> None:
