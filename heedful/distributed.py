@@ -62,15 +62,20 @@ def check_micro_batches(world: World, num_micro_batches: int) -> None:
         )
 
 
+def backends(device: torch.device) -> str:
+    """NCCL between GPUs, gloo between CPUs; tokens and wishes are counted on the host, so GPUs need both."""
+    return "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
+
+
 @contextmanager
 def process_group(world: World, device: torch.device) -> Iterator[None]:
-    """Join the other ranks: NCCL between GPUs, gloo between CPUs."""
+    """Join the other ranks."""
     if world.size == 1:
         yield
         return
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    dist.init_process_group(backends(device))
     try:
         yield
     finally:

@@ -60,7 +60,10 @@ class PlainPasses:
 
     def __init__(self, model: Transformer, config: Config, *, world: World, autocast: bool) -> None:
         objective = Objective(model, config.train.label_smoothing)
-        self.objective: nn.Module = DistributedDataParallel(objective) if world.size > 1 else objective
+        # No buffers are sent: the only one is the table of sinusoids, as long as a rank's own sentences ask for.
+        self.objective: nn.Module = (
+            DistributedDataParallel(objective, broadcast_buffers=False) if world.size > 1 else objective
+        )
         self.model, self.world, self.autocast = model, world, autocast
 
     def make(self, shards: Shards, pairs_N: Numbers, /) -> Batch:

@@ -200,6 +200,25 @@ def test_one_two_and_four_processes_agree(text: Path, tmp_path: Path) -> None:
     assert_same_weights(tmp_path / "1", tmp_path / "4", tolerance=1e-9)
 
 
+def test_processes_may_see_sentences_of_very_different_lengths(tmp_path: Path) -> None:
+    """One line needs a longer table of positions than all others, and only one process meets it in a step."""
+    rng = random.Random(1)
+    lines = ["".join(rng.choices("ab ", k=rng.randint(1, 30))) + "a" for _ in range(1000)]
+    lines.append("".join(rng.choices("cdefghij", k=1800)))
+    for name in ("train.xx", "train.yy"):
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
+    settings = ("data.max_length=2000", "train.batch_tokens=4002", "train.micro_batches=2", "train.steps=12")
+    sets = [part for setting in settings for part in ("--set", setting)]
+    done = subprocess.run(
+        command(tmp_path / "run", tmp_path, "--nproc", "2", *sets),
+        env=ENVIRONMENT,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_micro_batches_must_divide_among_the_processes(text: Path, tmp_path: Path) -> None:
     refused = subprocess.run(
         command(tmp_path / "run", text, "--nproc", "2"), env=ENVIRONMENT, check=False, capture_output=True, text=True
