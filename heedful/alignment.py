@@ -2,19 +2,22 @@
 
 A target word is aligned with the source word that most of the attention goes to in the step that *produces* the word's
 first piece; what goes to punctuation marks and to the eos does not count. Words are what stands between spaces, counted
-from 0. Which heads are asked is chosen by the alignment error on validation sentences of the built-in corpus, whose
-alignments the grammar knows, and kept beside the model; for other languages it is the mean over a layer.
+from 0. A word that looks nowhere in particular is aligned with nothing. Which heads are asked, and how much is enough,
+is chosen by the alignment error on validation sentences of the built-in corpus, whose alignments the grammar knows, and
+kept beside the model; for other languages it is the mean over a layer, and every word is aligned.
 """
 
 from __future__ import annotations
 
-import json
+import math
 import unicodedata
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Self, TypeAlias
 
+import msgspec
 import numpy as np
 import torch
 from torch import Tensor
@@ -37,6 +40,16 @@ Alignment: TypeAlias = tuple[tuple[int, int], ...]
 Heads: TypeAlias = tuple[tuple[int, int], ...]
 """Layer and number of the heads whose mean is looked at; both count from 0."""
 
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What is looked at: the mean weight of these heads, and how large it must be for a link."""
+
+    heads: Heads
+    least: float = 0.0
+
+
+LEAST = (0.0, 0.2, 0.3, 0.4, 0.5)
 SENTENCES = 200  # on which heads are judged
 SHALLOW = 3  # decoders of so many layers align in their last one, deeper ones in the last but one
 EOS_ID = 0
@@ -57,8 +70,8 @@ def alignment_error_rate(found: Iterable[Alignment], gold: Iterable[Alignment]) 
 class Aligner:
     """Aligns the words of given pairs, by a model and some of its heads."""
 
-    def __init__(self, model: Transformer, tokenizer: Tokenizer, heads: Heads) -> None:
-        self.model, self.tokenizer, self.heads = model, tokenizer, heads
+    def __init__(self, model: Transformer, tokenizer: Tokenizer, choice: Choice) -> None:
+        self.model, self.tokenizer, self.choice = model, tokenizer, choice
 
     @classmethod
     def load(cls, model: str | Path, *, device: str = "auto") -> Self:
@@ -67,15 +80,15 @@ class Aligner:
         loaded = load_model(path, device=choose_device(device))
         kept = cache_file(path, "alignment")
         languages = loaded.source_language, loaded.target_language
-        heads = _read(kept, loaded.model.config) or heads_for(loaded.model, loaded.tokenizer, languages)
-        _write(kept, heads)
-        return cls(loaded.model, loaded.tokenizer, heads)
+        choice = _read(kept, loaded.model.config) or choice_for(loaded.model, loaded.tokenizer, languages)
+        _write(kept, choice)
+        return cls(loaded.model, loaded.tokenizer, choice)
 
     def align(self, source_ids: Sequence[int], target_ids: Sequence[int]) -> Alignment:
         """The alignment of one pair; ids without eos."""
         weights_LHTS = cross_attention(self.model, source_ids, target_ids)
         words_LHJI = word_weights(weights_LHTS, self.tokenizer.pieces(source_ids), self.tokenizer.pieces(target_ids))
-        return links(words_LHJI, self.heads)
+        return links(words_LHJI, self.choice)
 
     def align_translation(self, translation: Translation, rank: int = 0) -> Alignment:
         """The alignment of a translated line with its n-th best translation; the parts of a split line in a row."""
@@ -127,12 +140,14 @@ def word_weights(weights_LHTS: Tensor, source: Sequence[str], target: Sequence[s
     return torch.stack(columns, dim=-1) if columns else rows_LHJS[..., :0]
 
 
-def links(words_LHJI: Tensor, heads: Heads) -> Alignment:
-    """Each target word with the source word of the largest mean weight."""
+def links(words_LHJI: Tensor, choice: Choice) -> Alignment:
+    """Each target word with the source word of the largest mean weight, if that is large enough."""
     if not words_LHJI.numel():
         return ()
-    mean_JI = torch.stack([words_LHJI[layer, head] for layer, head in heads]).mean(dim=0)
-    return tuple(sorted((i, j) for j, i in enumerate(mean_JI.argmax(dim=1).tolist())))
+    layers, heads = zip(*choice.heads, strict=True)
+    largest_J, source_J = words_LHJI[list(layers), list(heads)].mean(dim=0).max(dim=1)
+    pairs = enumerate(zip(largest_J.tolist(), source_J.tolist(), strict=True))
+    return tuple(sorted((i, j) for j, (weight, i) in pairs if weight >= choice.least))
 
 
 @torch.no_grad()
@@ -157,28 +172,28 @@ def default_heads(config: ModelConfig) -> Heads:
     return tuple((layer, head) for head in range(config.num_heads))
 
 
-def heads_for(model: Transformer, tokenizer: Tokenizer, languages: tuple[str, str]) -> Heads:
-    """Chosen on the built-in corpus if it has these languages."""
+def choice_for(model: Transformer, tokenizer: Tokenizer, languages: tuple[str, str]) -> Choice:
+    """Made on the built-in corpus if it has these languages."""
     if languages[0] == languages[1] or not set(languages) <= set(LANGUAGES):
-        return default_heads(model.config)
+        return Choice(default_heads(model.config))
     corpus = built_in_corpus(*languages, train_pairs=0, held_out_pairs=SENTENCES)
-    return choose_heads(model, tokenizer, corpus.valid)
+    return choose(model, tokenizer, corpus.valid)
 
 
-def choose_heads(model: Transformer, tokenizer: Tokenizer, examples: Sequence[Example]) -> Heads:
+def choose(model: Transformer, tokenizer: Tokenizer, examples: Sequence[Example]) -> Choice:
     """The head with the least alignment error; then the one that helps it most, as long as one helps."""
     words = [_example_weights(model, tokenizer, example) for example in examples]
     gold = [example.alignment for example in examples]
-    rest = [(layer, head) for layer in range(len(model.decoder)) for head in range(model.config.num_heads)]
-    chosen: Heads = ()
-    least = 1.1
-    while rest:
-        errors = [alignment_error_rate([links(each, (*chosen, head)) for each in words], gold) for head in rest]
-        if min(errors) >= least:
-            break
-        least = min(errors)
-        chosen = (*chosen, rest.pop(errors.index(least)))
-    return chosen
+    places = [(layer, head) for layer in range(len(model.decoder)) for head in range(model.config.num_heads)]
+    chosen, error = Choice(()), math.inf
+    while True:
+        rest = [place for place in places if place not in chosen.heads]
+        choices = [Choice((*chosen.heads, place), least) for place in rest for least in LEAST]
+        errors = [alignment_error_rate([links(each, choice) for each in words], gold) for choice in choices]
+        if min(errors, default=math.inf) >= error:
+            return chosen
+        error = min(errors)
+        chosen = choices[errors.index(error)]
 
 
 def _example_weights(model: Transformer, tokenizer: Tokenizer, example: Example) -> Tensor:
@@ -187,20 +202,20 @@ def _example_weights(model: Transformer, tokenizer: Tokenizer, example: Example)
     return word_weights(weights_LHTS, tokenizer.pieces(source_ids), tokenizer.pieces(target_ids))
 
 
-def _read(path: Path, config: ModelConfig) -> Heads | None:
-    """The heads that were kept, if they can be this model's."""
+def _read(path: Path, config: ModelConfig) -> Choice | None:
+    """The choice that was kept, if it can be this model's."""
     try:
-        heads = tuple((int(layer), int(head)) for layer, head in json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
+        choice = msgspec.json.decode(path.read_bytes(), type=Choice)
+    except (OSError, msgspec.MsgspecError):
         return None
-    fits = all(0 <= layer < config.decoder_layers and 0 <= head < config.num_heads for layer, head in heads)
-    return heads if heads and fits else None
+    fits = all(0 <= layer < config.decoder_layers and 0 <= head < config.num_heads for layer, head in choice.heads)
+    return choice if choice.heads and fits else None
 
 
-def _write(path: Path, heads: Heads) -> None:
-    """Keep them; a folder that cannot be written to does not matter."""
+def _write(path: Path, choice: Choice) -> None:
+    """Keep it; a folder that cannot be written to does not matter."""
     try:
         path.parent.mkdir(exist_ok=True)
-        path.write_text(json.dumps(heads) + "\n", encoding="utf-8")
+        path.write_bytes(msgspec.json.encode(choice) + b"\n")
     except OSError:
         return

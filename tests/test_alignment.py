@@ -12,11 +12,12 @@ from torch import Tensor
 from heedful import alignment
 from heedful.alignment import (
     Aligner,
+    Choice,
     alignment_error_rate,
-    choose_heads,
+    choice_for,
+    choose,
     cross_attention,
     default_heads,
-    heads_for,
     links,
     pharaoh,
     word_of_piece,
@@ -62,12 +63,17 @@ def test_a_word_is_aligned_by_its_first_piece_and_marks_do_not_count() -> None:
     weights_LHTS[0, 0, 1] = torch.tensor([0.4, 0.3, 0.3, 0.0, 0.0])  # Katz: both pieces of cat together
     weights_LHTS[0, 0, 2] = torch.tensor([1.0, 0.0, 0.0, 0.0, 0.0])  # e: does not count
     weights_LHTS[0, 0, 3] = torch.tensor([1.0, 0.0, 0.0, 0.0, 0.0])  # the mark neither
-    assert links(word_weights(weights_LHTS, source, target), ((0, 0),)) == ((0, 0), (1, 1))
+    assert links(word_weights(weights_LHTS, source, target), Choice(((0, 0),))) == ((0, 0), (1, 1))
 
 
 def test_a_mark_that_stands_alone_is_a_word() -> None:
     weights_LHTS = torch.eye(3)[None, None]
-    assert links(word_weights(weights_LHTS, ["▁-", "▁a"], ["▁-", "▁a"]), ((0, 0),)) == ((0, 0), (1, 1))
+    assert links(word_weights(weights_LHTS, ["▁-", "▁a"], ["▁-", "▁a"]), Choice(((0, 0),))) == ((0, 0), (1, 1))
+
+
+def test_a_word_that_looks_nowhere_in_particular_is_aligned_with_nothing() -> None:
+    words_LHJI = torch.tensor([[0.1, 0.7, 0.1], [0.3, 0.3, 0.3]])[None, None]
+    assert links(words_LHJI, Choice(((0, 0),), least=0.4)) == ((1, 0),)
 
 
 def test_weights_are_those_of_the_step_that_produces_the_piece(model: Path) -> None:
@@ -93,21 +99,21 @@ def test_the_head_that_knows_the_alignment_is_chosen(monkeypatch: pytest.MonkeyP
         return weights_LHTS
 
     monkeypatch.setattr(alignment, "cross_attention", planted)
-    assert choose_heads(loaded.model, loaded.tokenizer, corpus.valid)[0] == (1, 0)
+    assert choose(loaded.model, loaded.tokenizer, corpus.valid).heads[0] == (1, 0)
 
 
 def test_without_the_grammar_a_whole_layer_is_asked(model: Path) -> None:
     loaded = load_model(model, device=CPU)
-    assert heads_for(loaded.model, loaded.tokenizer, ("xx", "de")) == ((1, 0), (1, 1))
+    assert choice_for(loaded.model, loaded.tokenizer, ("xx", "de")) == Choice(((1, 0), (1, 1)))
     assert default_heads(ModelConfig(num_layers=6, num_heads=2)) == ((4, 0), (4, 1))
 
 
 def test_the_choice_is_kept_beside_the_model(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    heads = Aligner.load(model, device="cpu").heads
+    choice = Aligner.load(model, device="cpu").choice
     (kept,) = (model / ".cache").glob("alignment-*")
-    monkeypatch.setattr(alignment, "heads_for", None)
-    assert Aligner.load(model, device="cpu").heads == heads
-    for damaged in ("[[7, 0]]", "nonsense", "[]"):
+    monkeypatch.setattr(alignment, "choice_for", None)
+    assert Aligner.load(model, device="cpu").choice == choice
+    for damaged in ('{"heads": [[7, 0]]}', "nonsense", '{"heads": []}'):
         kept.write_text(damaged)
         with pytest.raises(TypeError):
             Aligner.load(model, device="cpu")
