@@ -22,7 +22,7 @@ MODEL_HELP = "Run folder, model folder or checkpoint; several give several pairs
 @click.option("--char-limit", type=click.IntRange(1), default=20_000, show_default=True, help="Of a request.")
 @click.option("--batch-limit", type=click.IntRange(1), default=128, show_default=True, help="Texts of a request.")
 @click.option("--body-limit", type=click.IntRange(1), default=2**20, show_default=True, help="Bytes of a request.")
-@click.option("--alternatives-limit", type=click.IntRange(0), default=8, show_default=True)
+@click.option("--alternatives-limit", type=click.IntRange(0), default=8, show_default=True, help="Of a text.")
 @click.option("--beam-limit", type=click.IntRange(1), default=16, show_default=True, help="Of /api/trace.")
 @click.option("--queue-limit", type=click.IntRange(1), default=2048, show_default=True, help="Sentences that may wait.")
 @click.option(
