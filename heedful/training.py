@@ -108,6 +108,7 @@ def train(
     """Train until the steps are done, patience ends, or `stop` says so; yields what happens."""
     config, clock = trainer.config.train, Clock(trainer.progress.seconds)
     reason = "steps" if trainer.progress.step >= config.steps else ""
+    reason = reason or (_out_of_patience(trainer) if validate else "")
     with closing(prefetched(_batches(trainer, shards))) as batches:
         while not reason:
             with _explained_out_of_memory(config):

@@ -148,3 +148,14 @@ def test_patience_counts_validations_without_a_better_loss(tmp_path: Path) -> No
     records = run(config(patience=2, validate_steps=3), tmp_path, validate=lambda _: Scores(next(losses), 1.0))
     assert records[-1] == EndRecord(12, "patience")
     assert checkpoint_steps(tmp_path)[-1] == 12
+
+
+def test_a_run_that_ran_out_of_patience_goes_on_with_more_of_it_only(tmp_path: Path) -> None:
+    trainer = new_trainer(config(patience=2, validate_steps=3))
+    run(trainer.config, tmp_path, validate=lambda _: Scores(1.0, 1.0), trainer=trainer)
+    assert trainer.progress.step == 9
+    again = run(trainer.config, tmp_path, validate=lambda _: Scores(1.0, 1.0), trainer=trainer)
+    assert again == [EndRecord(9, "patience")]
+    trainer.config = config(patience=3, validate_steps=3)
+    more = run(trainer.config, tmp_path, validate=lambda _: Scores(1.0, 1.0), trainer=trainer)
+    assert more[-1] == EndRecord(12, "patience")
