@@ -119,11 +119,15 @@ def train(
             if step % LOG_STEPS == 0 or reason:
                 yield _step_record(trainer, run, clock.stretch())
             if validate and (step % config.validate_steps == 0 or reason == "steps"):
-                yield _validation(trainer, validate)
+                with _uncounted(trainer, clock):
+                    validation = _validation(trainer, validate)
+                yield validation
                 reason = reason or _out_of_patience(trainer)
-                clock.stretch()
             if step % config.checkpoint_steps == 0 or minutes_up or reason:
-                yield from _checkpoint(trainer, run, clock)
+                with _uncounted(trainer, clock):
+                    _checkpoint(trainer, run)
+                clock.last_checkpoint = time.monotonic()
+                yield CheckpointRecord(step, step_folder(run, step))
     yield EndRecord(trainer.progress.step, reason)
 
 
@@ -203,7 +207,16 @@ def _out_of_patience(trainer: Trainer) -> str:
     return "patience" if patience and trainer.progress.validations_without_gain >= patience else ""
 
 
-def _checkpoint(trainer: Trainer, run: Path, clock: Clock) -> Iterator[CheckpointRecord]:
+@contextmanager
+def _uncounted(trainer: Trainer, clock: Clock) -> Iterator[None]:
+    """What happens in here is no part of the stretch; the steps before it, which the device may still do, are."""
+    float(trainer.totals.gradient_norm)
+    began = time.monotonic()
+    yield
+    clock.stretch_started += time.monotonic() - began
+
+
+def _checkpoint(trainer: Trainer, run: Path) -> None:
     config, step = trainer.config.train, trainer.progress.step
     if trainer.world.is_first:
         save_checkpoint(run, step, trainer.snapshot())
@@ -211,9 +224,6 @@ def _checkpoint(trainer: Trainer, run: Path, clock: Clock) -> Iterator[Checkpoin
             run, keep_whole=config.keep_checkpoints, keep_weights=config.average_last, every=config.checkpoint_steps
         )
     trainer.world.barrier()
-    clock.last_checkpoint = time.monotonic()
-    clock.stretch()
-    yield CheckpointRecord(step, step_folder(run, step))
 
 
 @contextmanager

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -61,6 +63,33 @@ def test_records_come_at_their_intervals_and_the_end_is_said(tmp_path: Path) -> 
     assert steps_of(records, ValidationRecord) == [15, 30, 45]
     assert steps_of(records, CheckpointRecord) == [10, 20, 30, 40, 45]
     assert records[-1] == EndRecord(45, "steps")
+
+
+def test_the_speed_is_that_of_the_steps_whatever_is_done_between_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A step takes a second here; validations and checkpoints, which fall between two records, take a minute."""
+    now = time.monotonic()
+    trainer = new_trainer(config())
+    step = trainer.step
+
+    def slow_step(batches: Sequence[AnyBatch]) -> None:
+        nonlocal now
+        now += 1
+        step(batches)
+
+    def slow(*_: object) -> Scores:
+        nonlocal now
+        now += 60
+        return Scores(1.0, 2.7)
+
+    monkeypatch.setattr(trainer, "step", slow_step)
+    monkeypatch.setattr("heedful.training.prune_checkpoints", lambda *_, **__: slow())
+    monkeypatch.setattr("heedful.training.time.monotonic", lambda: now)
+    records = [r for r in run(trainer.config, tmp_path, validate=slow, trainer=trainer) if isinstance(r, StepRecord)]
+    tokens = [after - before for before, after in pairwise([0, *(record.target_tokens for record in records)])]
+    speeds = [tokens[0] / 20, tokens[1] / 20, tokens[2] / 5]
+    assert [record.tokens_per_second for record in records] == pytest.approx(speeds, rel=0.01)
 
 
 def test_the_model_is_validated_without_dropout_and_trained_with_it(tmp_path: Path) -> None:
