@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -76,16 +76,28 @@ def has_begun(run: Path) -> bool:
 
 def write_config(run: Path, config: Config) -> None:
     """config.toml, whole or not at all."""
-    temporary = run / f".{CONFIG}.writing"
-    temporary.write_text(to_toml(config), encoding="utf-8")
-    temporary.replace(run / CONFIG)
+    with _writing(run / CONFIG):
+        temporary = run / f".{CONFIG}.writing"
+        temporary.write_text(to_toml(config), encoding="utf-8")
+        temporary.replace(run / CONFIG)
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """A full disk, or a folder that is not ours to write to, is one line for the user."""
+    try:
+        yield
+    except OSError as error:
+        raise CheckpointError(f"{path}: cannot be written ({error.strerror})") from None
 
 
 @contextmanager
 def locked(run: Path) -> Iterator[None]:
     """Hold the run folder: the operating system lets go when the process ends, however it ends."""
     _make_folder(run)
-    with open(run / LOCK, "a") as file:
+    with ExitStack() as stack:
+        with _writing(run / LOCK):
+            file = stack.enter_context(open(run / LOCK, "a"))
         try:
             _lock(file.fileno())
         except OSError:
@@ -121,9 +133,10 @@ def cut_metrics(run: Path, step: int) -> None:
         return
     lines = path.read_text(encoding="utf-8").splitlines()
     kept = [line for line in lines if _step_of(line) <= step]
-    temporary = run / f".{METRICS}.writing"
-    temporary.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")
-    temporary.replace(path)
+    with _writing(path):
+        temporary = run / f".{METRICS}.writing"
+        temporary.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")
+        temporary.replace(path)
 
 
 def _step_of(line: str) -> float:
@@ -135,5 +148,5 @@ def _step_of(line: str) -> float:
 
 def append_metrics(run: Path, record: Mapping[str, Any]) -> None:
     """One line of metrics.jsonl."""
-    with open(run / METRICS, "a", encoding="utf-8") as file:
+    with _writing(run / METRICS), open(run / METRICS, "a", encoding="utf-8") as file:
         file.write(json.dumps(record, ensure_ascii=False) + "\n")

@@ -99,3 +99,19 @@ def test_metrics_are_cut_back_to_the_checkpoint(tmp_path: Path) -> None:
     cut_metrics(tmp_path, 20)
     lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(line)["step"] for line in lines] == [10, 20]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "metrics.jsonl").symlink_to("/dev/full")
+    with pytest.raises(CheckpointError, match=r"metrics\.jsonl: cannot be written \(No space left on device\)"):
+        append_metrics(tmp_path, {"step": 10})
+    (tmp_path / ".config.toml.writing").symlink_to("/dev/full")
+    with pytest.raises(CheckpointError, match=r"config\.toml: cannot be written \(No space left on device\)"):
+        write_config(tmp_path, resolve())
+
+
+def test_a_folder_that_cannot_be_written_to_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / ".lock").mkdir()
+    with pytest.raises(CheckpointError, match=r"\.lock: cannot be written"), locked(tmp_path):
+        pass
