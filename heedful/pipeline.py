@@ -20,7 +20,7 @@ from heedful.config import Config, Layer, to_layer, to_toml
 from heedful.corpus import language_of, languages_of_tsv, read_pairs
 from heedful.device import choose_device
 from heedful.distributed import World, check_micro_batches, process_group, world_from_environment
-from heedful.errors import CheckpointError, ConfigError
+from heedful.errors import CheckpointError, ConfigError, DataError
 from heedful.model.transformer import Transformer
 from heedful.run_folder import (
     TRAINING_DATA,
@@ -69,9 +69,20 @@ def plan(order: Order) -> Plan:
     """The settings of this start, checked; languages taken from the files' names where they are not set."""
     fine_tuned = [_layer_of_model(order.from_model)] if order.from_model else []
     made = make_plan(order.run, preset_name=order.preset, layers=[*fine_tuned, *order.layers])
-    if not made.config.data.source:
+    data = made.config.data
+    if not data.source:
         raise ConfigError("data.source names no file; give the training text with -s SOURCE -t TARGET")
+    if data.valid_target and not data.valid_source:
+        raise ConfigError("data.valid_target has no data.valid_source beside it; give both, or one TSV as the source")
+    _refuse_missing(made)
     return replace(made, config=_with_languages(made.config))
+
+
+def _refuse_missing(made: Plan) -> None:
+    """A run goes on without its text, but a file that is named for the first time must be there."""
+    for name, (_, files) in made.changed.items():
+        if name.startswith("data.") and (missing := [file for file in files if not Path(file).exists()]):
+            raise DataError(f"{missing[0]}: no such file ({name})")
 
 
 def _layer_of_model(path: Path) -> Layer:

@@ -269,6 +269,21 @@ def test_a_run_goes_on_without_its_text(text: Path, tmp_path: Path) -> None:
     assert outcome.step == 20
 
 
+@pytest.mark.parametrize("name", ["source", "valid_source"])
+def test_a_new_name_of_a_file_that_is_not_there_is_refused_on_resume(text: Path, tmp_path: Path, name: str) -> None:
+    start(tmp_path / "run", files(text, valid=True), {"train": {"steps": 1}})
+    before = (tmp_path / "run" / "config.toml").read_text()
+    for _ in range(2):  # it is refused again when the same command is tried again
+        with pytest.raises(DataError, match=r"mistyped\.xx: no such file"):
+            start(tmp_path / "run", files(text, valid=True), {"data": {name: ["mistyped.xx"]}, "train": {"steps": 2}})
+    assert (tmp_path / "run" / "config.toml").read_text() == before
+
+
+def test_half_of_a_validation_text_is_refused(text: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"data\.valid_target has no data\.valid_source"):
+        start(tmp_path / "run", files(text), {"data": {"valid_target": [str(text / "valid.yy")]}})
+
+
 def test_a_run_without_text_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"data\.source"):
         start(tmp_path / "run")
