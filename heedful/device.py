@@ -18,4 +18,9 @@ def choose_device(name: str, *, local_rank: int = 0) -> torch.device:
         raise DeviceError(f"device {name!r} is unknown; choose one of {', '.join(DEVICES)}")
     if not there[name]:
         raise DeviceError(f"device {name} was asked for, but torch {torch.__version__} finds none; use --device cpu")
+    if name == "cuda" and local_rank >= torch.cuda.device_count():
+        raise DeviceError(
+            f"{local_rank + 1} processes need as many GPUs, and torch finds {torch.cuda.device_count()}; "
+            f"lower --nproc, or use --device cpu"
+        )
     return torch.device(name, local_rank) if name == "cuda" else torch.device(name)

@@ -235,6 +235,15 @@ def test_dry_run_prints_and_writes_nothing(heedful: Run, text: Path, tmp_path: P
     assert not (tmp_path / "run").exists()
 
 
+def test_dry_run_counts_the_words_of_the_tokenizer_that_is_there(
+    heedful: Run, model: Path, text: Path, tmp_path: Path
+) -> None:
+    files = ["-s", text / "train.en", "-t", text / "train.de"]
+    words = next(line for line in heedful("info", model).out.splitlines() if line.startswith("vocabulary"))
+    assert words in heedful("train", *files, "-o", tmp_path / "run", "--from", model, "--dry-run").out
+    assert words in heedful("train", "-o", model, "--dry-run").out
+
+
 def test_average_makes_a_model(heedful: Run, model: Path, tmp_path: Path) -> None:
     checkpoint = next((model / "checkpoints").iterdir())
     assert heedful("average", checkpoint, checkpoint, "-o", tmp_path / "mean").code == 0

@@ -21,7 +21,7 @@ from heedful.commands.options import (
 )
 
 if TYPE_CHECKING:
-    from heedful.config import Layer
+    from heedful.config import Config, Layer
     from heedful.pipeline import Order
 
 
@@ -93,25 +93,39 @@ def _train_here(order: Order) -> int:
 
 def _launch(order: Order, nproc: int) -> int:
     """Prepare here, where an error is one line; then let torchrun start the processes."""
+    from heedful.device import choose_device
     from heedful.distributed import World, check_micro_batches
     from heedful.interruption import run_torchrun
     from heedful.pipeline import plan, prepare_run
 
+    choose_device(order.device, local_rank=nproc - 1)
     check_micro_batches(World(size=nproc), plan(order).config.train.micro_batches)
     prepare_run(order, say=say)
     return run_torchrun(nproc, sys.argv[1:])
 
 
 def _dry_run(order: Order) -> None:
+    from heedful.checkpoint import TOKENIZER
     from heedful.config import to_toml
     from heedful.pipeline import plan
     from heedful.sizes import memory_estimate
 
     config = plan(order).config
+    vocab_size = _vocab_size(order.run / TOKENIZER, config)
     click.echo(to_toml(config))
-    echo_sizes(config.model, config.tokenizer.vocab_size)
-    memory = memory_estimate(config, config.tokenizer.vocab_size)
+    echo_sizes(config.model, vocab_size)
+    memory = memory_estimate(config, vocab_size)
     click.echo(
         f"memory        about {memory.total / 1e9:.1f} GB a process in fp32: {memory.parameters / 1e9:.1f} weights and "
         f"optimizer, {memory.activations / 1e9:.1f} activations, {memory.logits / 1e9:.1f} logits"
     )
+
+
+def _vocab_size(own: Path, config: Config) -> int:
+    """That of the tokenizer, where there is one; else as many as it is to learn."""
+    from heedful.tokenizer import Tokenizer
+
+    if own.exists():
+        return Tokenizer.load(own).vocab_size
+    reused = config.tokenizer.model
+    return Tokenizer.load(Path(reused)).vocab_size if reused else config.tokenizer.vocab_size
