@@ -119,7 +119,7 @@ def train(
             if step % LOG_STEPS == 0 or reason:
                 yield _step_record(trainer, run, clock.stretch())
             if validate and (step % config.validate_steps == 0 or reason == "steps"):
-                with _uncounted(trainer, clock):
+                with _uncounted(trainer, clock), _explained_out_of_memory(config):
                     validation = _validation(trainer, validate)
                 yield validation
                 reason = reason or _out_of_patience(trainer)

@@ -161,6 +161,14 @@ def test_out_of_memory_says_which_setting_to_change(tmp_path: Path, error: Excep
         run(trainer.config, tmp_path, trainer=trainer)
 
 
+def test_out_of_memory_in_a_validation_says_so_too(tmp_path: Path) -> None:
+    def validate(model: Transformer) -> Scores:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    with pytest.raises(DeviceError, match=r"train\.micro_batches"):
+        run(config(), tmp_path, validate=validate)
+
+
 def test_other_errors_stay_what_they_are(tmp_path: Path) -> None:
     trainer = new_trainer(config())
 
