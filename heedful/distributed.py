@@ -10,12 +10,17 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
 from heedful.errors import ConfigError
+
+# The others wait while the first rank encodes a corpus or validates (torch would give up after 10 minutes); that a rank
+# has died, torchrun says.
+LONGEST_WAIT = timedelta(hours=12)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +80,7 @@ def process_group(world: World, device: torch.device) -> Iterator[None]:
         return
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    dist.init_process_group(backends(device))
+    dist.init_process_group(backends(device), timeout=LONGEST_WAIT)
     try:
         yield
     finally:
