@@ -132,7 +132,7 @@ def run_training(
         tokenizer, shards, valid = _prepared(order.run, made, world, say_first)
         trainer = _trainer(order, made.config, tokenizer, device=device, world=world, say=say_first)
         validate = make_validate(valid, tokenizer, made.config) if valid else None
-        return _train(trainer, shards, order.run, validate=validate, stop=stop, on_record=on_record)
+        return _train(trainer, shards, order.run, validate=validate, stop=stop, on_record=on_record, say=say_first)
 
 
 def prepare_run(order: Order, *, say: Callable[[str], None]) -> None:
@@ -277,6 +277,7 @@ def _train(
     validate: Validate | None,
     stop: Callable[[], bool],
     on_record: Callable[[Config, Record], None],
+    say: Callable[[str], None],
 ) -> Outcome:
     scores, reason = None, ""
     for record in train(trainer, shards, run, validate=validate, stop=stop):
@@ -289,7 +290,7 @@ def _train(
             on_record(trainer.config, record)
     finished = reason in ("steps", "patience")
     if finished and trainer.world.is_first:
-        _finish(trainer.config, run)
+        _finish(trainer.config, run, say)
     model, progress = run / checkpoint.MODEL if finished else None, trainer.progress
     return Outcome(run, model, progress.step, progress.seconds, reason, scores)
 
@@ -301,10 +302,12 @@ def _log(run: Path, record: Record) -> None:
         append_metrics(run, {"kind": "validation", "step": record.step} | asdict(record.scores))
 
 
-def _finish(config: Config, run: Path) -> None:
+def _finish(config: Config, run: Path, say: Callable[[str], None]) -> None:
     """§6.1: what to translate with is the average of the last checkpoints."""
     train_config = config.train
     paths = checkpoint.weights_to_average(run, last=train_config.average_last, every=train_config.checkpoint_steps)
+    names = ", ".join(path.parent.name for path in paths)
+    say(f"averaging {len(paths)} of at most {train_config.average_last} checkpoints: {names}")
     checkpoint.save_model(run / checkpoint.MODEL, checkpoint.average(paths), config, run / checkpoint.TOKENIZER)
     _fit_language_id(config, run / checkpoint.MODEL)
 

@@ -89,6 +89,8 @@ def test_a_run_leaves_what_the_design_says(text: Path, tmp_path: Path) -> None:
     assert [line["step"] for line in lines if line["kind"] == "validation"] == [20, 40]
     assert 'source_language = "xx"' in (outcome.run / "model" / "config.toml").read_text()
     assert any("600 of 600 pairs" in line for line in said)
+    names = ", ".join(f"step-000000{step}" for step in (10, 20, 30, 40))
+    assert said[-1] == f"averaging 4 of at most 5 checkpoints: {names}"
     steps = [record for record in records if isinstance(record, StepRecord)]
     assert steps[-1].perplexity < steps[0].perplexity
     scores = [record.scores for record in records if isinstance(record, ValidationRecord)]
