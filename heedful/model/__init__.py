@@ -6,8 +6,10 @@
 | `feed_forward.py` | §3.3 position-wise feed-forward networks |
 | `embedding.py` | §3.4 embeddings, §3.5 positional encoding |
 | `layers.py` | §3.1 the encoder's and the decoder's layers |
+| `dropout.py` | §5.4 dropout, by torch's generator or by seeds on the device |
 | `transformer.py` | §3 the whole model, for training |
 | `state.py` | the same model one token at a time, for decoding |
+| `kernels/` | the same computations in Triton, for training on CUDA |
 
 Every tensor's name ends in its shape. The legend, the same everywhere in this package:
 
