@@ -151,7 +151,7 @@ PRESETS: dict[str, Layer] = {
         "tokenizer": {"vocab_size": 1600},
         "model": {"d_model": 128, "d_ff": 512, "num_layers": 2, "num_heads": 4},
         "train": {
-            "steps": 1000,
+            "steps": 750,
             "batch_tokens": 2048,
             "warmup_steps": 300,
             "checkpoint_steps": 50,
