@@ -2,9 +2,9 @@
 
     python -m benchmarks.cpu_speed
 
-The token stream is the same for both: random sentences with lengths like those of real ones (log-normal, mean 28 cut
-to 128; or the built-in corpus's, mean 12). Both train with the same optimizer, dropout and label smoothing; torch's
-model pads each batch to its longest sentence, which is how it is used. Steps alternate, so that a noisy machine is
+The sentences are the same for both: random ones with lengths like those of real ones (log-normal, mean 28 cut to 128;
+or the built-in corpus's, mean 12). Both train with the same optimizer, dropout and label smoothing. Ours takes them as
+they come; torch's model, which pads, gets them in batches of like length. Steps alternate, so that a noisy machine is
 noisy for both; the figure is the ratio of the medians.
 """
 
@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -88,6 +89,16 @@ def padded(rows_T: Tensor, lengths_N: npt.NDArray[np.int32], fill: int) -> Tenso
     return nn.utils.rnn.pad_sequence(list(rows_T.split(lengths_N.tolist())), batch_first=True, padding_value=fill)
 
 
+def like_lengths(shards: Shards, rows: int) -> list[Numbers]:
+    """Batches of sentences of like length, each of about `rows` target tokens: drawn from as many as fill 40."""
+    stream = micro_batches(shards, seed=1, rows=rows)
+    pool = np.concatenate([next(stream) for _ in range(40)])
+    pool = pool[np.argsort(shards.target.lengths[pool], kind="stable")]
+    ends = np.cumsum(shards.target.lengths[pool])
+    batches = np.split(pool, np.searchsorted(ends, np.arange(rows, ends[-1], rows)))
+    return [batches[i] for i in np.random.default_rng(0).permutation(len(batches))]
+
+
 @dataclass
 class Peer:
     """torch.nn.Transformer and its optimizer."""
@@ -121,21 +132,20 @@ def timed(work: Callable[[], Any]) -> float:
 
 def training_speed(config: Config, mean_length: float) -> dict[str, float]:
     """Target tokens per second of both, and the ratio."""
-    shards = random_shards(mean_length)
+    shards, rows = random_shards(mean_length), config.train.batch_tokens
     ours = Trainer(Transformer(config.model, VOCAB_SIZE), config, device=CPU, world=World())
     peer = Peer.make(config)
     ours_speeds, peer_speeds = [], []
-    for number, pairs_N in zip(
-        range(STEPS), micro_batches(shards, seed=1, rows=config.train.batch_tokens), strict=False
-    ):
-        tokens = int(shards.target.lengths[pairs_N].sum())
-        ours_seconds = timed(partial(ours_step, ours, shards, pairs_N))
-        peer_seconds = timed(partial(peer.step, shards, pairs_N))
+    batches = zip(islice(micro_batches(shards, seed=1, rows=rows), STEPS), like_lengths(shards, rows), strict=False)
+    for number, (pairs_N, like_N) in enumerate(batches):
+        ours_speed = shards.target.lengths[pairs_N].sum() / timed(partial(ours_step, ours, shards, pairs_N))
+        peer_speed = shards.target.lengths[like_N].sum() / timed(partial(peer.step, shards, like_N))
         if number >= WARM_UP:
-            ours_speeds.append(tokens / ours_seconds)
-            peer_speeds.append(tokens / peer_seconds)
+            ours_speeds.append(ours_speed)
+            peer_speeds.append(peer_speed)
     ours_median, peer_median = statistics.median(ours_speeds), statistics.median(peer_speeds)
-    return {"ours": round(ours_median), "torch.nn.Transformer": round(peer_median), "ratio": ours_median / peer_median}
+    ratio = round(float(ours_median / peer_median), 2)
+    return {"ours": round(ours_median), "torch.nn.Transformer": round(peer_median), "ratio": ratio}
 
 
 def ours_step(trainer: Trainer, shards: Shards, pairs_N: Numbers) -> None:

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from benchmarks.cpu_speed import TorchTransformer, padded
+from benchmarks.cpu_speed import TorchTransformer, like_lengths, padded
 from benchmarks.record import machine, save
 from heedful import training
 from heedful.batching import Numbers, make_batch, micro_batches, prefetched
@@ -119,16 +119,6 @@ def product_speed() -> float:
 
 
 # ------------------------------------------------------------------------------------------------------------- peers
-
-
-def like_lengths(shards: Shards, rows: int) -> list[Numbers]:
-    """Batches of sentences of like length, each of about `rows` target tokens: drawn from as many as fill 40."""
-    stream = micro_batches(shards, seed=1, rows=rows)
-    pool = np.concatenate([next(stream) for _ in range(40)])
-    pool = pool[np.argsort(shards.target.lengths[pool], kind="stable")]
-    ends = np.cumsum(shards.target.lengths[pool])
-    batches = np.split(pool, np.searchsorted(ends, np.arange(rows, ends[-1], rows)))
-    return [batches[i] for i in np.random.default_rng(0).permutation(len(batches))]
 
 
 class Marian(nn.Module):

@@ -93,6 +93,7 @@ def _next_commands(run: Path, text: Path, source: str, target: str) -> None:
     click.echo("\nTry next:")
     click.echo(f'  echo "{sentence}" | heedful translate -m {run} --n-best 4')
     click.echo(f"  heedful evaluate -m {run} -s {text}/test.{source} -r {text}/test.{target}")
-    click.echo(f"  heedful info {run}")
+    click.echo(f'  heedful attend -m {run} "{sentence}" -o it.html   # which word looked at which')
+    click.echo(f"  heedful serve -m {run}   # the page, and an API; needs: pip install -e '.[serve]'")
     click.echo("  heedful train -s YOUR.en -t YOUR.de -o runs/mine --preset small")
     click.echo("(in this checkout the command is .venv/bin/heedful)")
