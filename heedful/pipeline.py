@@ -127,7 +127,7 @@ def run_training(
     with ExitStack() as stack:
         if world.is_first:
             stack.enter_context(locked(order.run))
-            _write_plan(order.run, made, say)
+            _clean_up(order.run, made)
         stack.enter_context(process_group(world, device))
         tokenizer, shards, valid = _prepared(order.run, made, world, say_first)
         trainer = _trainer(order, made.config, tokenizer, device=device, world=world, say=say_first)
@@ -139,7 +139,7 @@ def prepare_run(order: Order, *, say: Callable[[str], None]) -> None:
     """Tokenizer and shards, without training: what can go wrong with the text goes wrong here."""
     made = plan(order)
     with locked(order.run):
-        _write_plan(order.run, made, say)
+        _clean_up(order.run, made)
         _prepared(order.run, made, World(), say)
 
 
@@ -147,13 +147,24 @@ def _say_nothing(text: str) -> None:
     """What the other ranks say."""
 
 
-def _write_plan(run: Path, made: Plan, say: Callable[[str], None]) -> None:
+def _clean_up(run: Path, made: Plan) -> None:
+    """Take away what a killed start left half done; what a run that has begun says of itself stays as it is."""
     checkpoint.remove_unfinished(run)
-    if not has_begun(run) and not _is_config_of(run, made.config):
-        (run / checkpoint.TOKENIZER).unlink(missing_ok=True)  # made by other settings, and used by nothing yet
+    if not has_begun(run):
+        if not _is_config_of(run, made.config):
+            (run / checkpoint.TOKENIZER).unlink(missing_ok=True)  # made by other settings, and used by nothing yet
+        write_config(run, made.config)
+
+
+def _keep_plan(run: Path, made: Plan, say: Callable[[str], None]) -> None:
+    """From now on the run has these settings: its text is what it began with, so nothing will refuse them."""
     write_config(run, made.config)
     for name, (before, after) in made.changed.items():
-        say(f"changed since the last start: {name} = {after} (was {before})")
+        say(f"changed since the last start: {name} = {_plain(after)} (was {_plain(before)})")
+
+
+def _plain(value: object) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def _is_config_of(run: Path, config: Config) -> bool:
@@ -171,6 +182,7 @@ def _prepared(
     if world.is_first:
         tokenizer = _tokenizer(run, made, say)
         _make_shards(run, made.config, tokenizer, say)
+        _keep_plan(run, made, say)
     world.barrier()
     valid = open_shards(run / VALIDATION_DATA) if made.config.data.valid_source else None
     return Tokenizer.load(run / checkpoint.TOKENIZER), open_shards(run / TRAINING_DATA), valid

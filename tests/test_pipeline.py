@@ -254,11 +254,13 @@ def test_patience_ends_a_run_that_no_longer_improves(text: Path, tmp_path: Path)
 def test_changed_text_is_refused_and_nothing_is_overwritten(text: Path, tmp_path: Path) -> None:
     start(tmp_path / "run", files(text), {"train": {"steps": 10}})
     ids = (tmp_path / "run" / "data" / "train" / "source.ids").read_bytes()
+    config = (tmp_path / "run" / "config.toml").read_bytes()
     other = tmp_path / "other.xx"
     other.write_text((text / "train.xx").read_text().replace("ba", "bo"))
     with pytest.raises(CheckpointError, match="not what this run began with"):
         start(tmp_path / "run", files(text), {"data": {"source": [str(other)]}, "train": {"steps": 20}})
     assert (tmp_path / "run" / "data" / "train" / "source.ids").read_bytes() == ids
+    assert (tmp_path / "run" / "config.toml").read_bytes() == config
 
 
 def test_a_run_goes_on_without_its_text(text: Path, tmp_path: Path) -> None:
