@@ -1,9 +1,10 @@
 """Checkpoints: save, load, resume, average (§6.1). Nothing is lost when a machine dies.
 
-A checkpoint is a folder, `checkpoints/step-00001000/`: `model.safetensors` (the weights), `state.safetensors` (the
-optimizer's moments) and `state.json` (the step, counters, and what the bits depend on). It is written under another
-name, flushed to the disk, and renamed, so that a folder with the right name is whole. One without its state is kept for
-averaging only. A model folder (`model/`) stands alone: weights, configuration, tokenizer. Nothing is ever unpickled.
+A checkpoint is a folder, `checkpoints/step-00001000/`: `model.safetensors` (the weights to translate with),
+`state.safetensors` (the optimizer's moments; and where the weights to translate with are a moving average, those that
+learn) and `state.json` (the step, counters, and what the bits depend on). It is written under another name, flushed to
+the disk, and renamed, so that a folder with the right name is whole. One without its state is kept for averaging only.
+A model folder (`model/`) stands alone: weights, configuration, tokenizer. Nothing is ever unpickled.
 """
 
 from __future__ import annotations

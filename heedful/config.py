@@ -99,6 +99,7 @@ class TrainConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     checkpoint_minutes: Annotated[float, Meta(gt=0.0, le=1e6)] = 10.0
     keep_checkpoints: Positive = 2  # whole ones, to resume from; of older ones the weights alone are kept to average
     average_last: Positive = 5
+    ema_decay: Share = 0.0  # of a moving average of the weights, which then is the model; 0: none
     validate_steps: Positive = 1250
     patience: Annotated[int, Meta(ge=0)] = 0  # validations without a better loss before the run ends; 0: never
     seed: Annotated[int, Meta(ge=0, lt=2**32)] = 1

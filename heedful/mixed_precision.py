@@ -49,6 +49,11 @@ class MixedPrecision(Generic[Model]):
         """All gradients, as two tensors."""
         return self._flat.gradients, self._flat_norms.gradients
 
+    @property
+    def weights(self) -> tuple[Tensor, Tensor]:
+        """All weights that learn, as two tensors."""
+        return self._flat.numbers, self._flat_norms.numbers
+
     @torch.no_grad()
     def refresh(self) -> None:
         """The copy computes with the weights as they are now."""

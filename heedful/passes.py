@@ -40,6 +40,9 @@ class Passes(Protocol[B]):
     def gradients(self) -> list[Tensor]:
         """The gradients as they are now."""
 
+    def weights(self) -> list[Tensor]:
+        """What the optimizer changes: few tensors, or many."""
+
 
 class Objective(nn.Module):
     """Model and loss in one module, so that DistributedDataParallel sees every use of every weight."""
@@ -91,6 +94,10 @@ class PlainPasses:
         """Those of all parameters."""
         return [parameter.grad for parameter in self.model.parameters() if parameter.grad is not None]
 
+    def weights(self) -> list[Tensor]:
+        """Those of all parameters."""
+        return list(self.model.parameters())
+
 
 class KernelPasses:
     """One CUDA graph for a micro-batch; all gradients lie in two tensors, and are summed over ranks at the end."""
@@ -118,6 +125,10 @@ class KernelPasses:
     def gradients(self) -> list[Tensor]:
         """All of them, in two tensors."""
         return list(self.step.mixed.gradients)
+
+    def weights(self) -> list[Tensor]:
+        """All of them, in two tensors."""
+        return list(self.step.mixed.weights)
 
 
 def make_passes(model: Transformer, config: Config, *, precision: str, world: World) -> Passes[Any]:

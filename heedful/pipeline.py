@@ -115,7 +115,7 @@ def run_training(
     on_record: Callable[[Config, Record], None],
     stop: Callable[[], bool] = lambda: False,
 ) -> Outcome:
-    """Start a run, or go on with it: prepare what is missing, train, and average the last checkpoints.
+    """Start a run, or go on with it: prepare what is missing, train, and average.
 
     `say` hears what the user should know; `on_record` what happens; `stop` is asked after each step.
     """
@@ -315,11 +315,15 @@ def _log(run: Path, record: Record) -> None:
 
 
 def _finish(config: Config, run: Path, say: Callable[[str], None]) -> None:
-    """§6.1: what to translate with is the average of the last checkpoints."""
+    """§6.1: what to translate with is the average of the last checkpoints; or the moving average at the last step."""
     train_config = config.train
-    paths = checkpoint.weights_to_average(run, last=train_config.average_last, every=train_config.checkpoint_steps)
-    names = ", ".join(path.parent.name for path in paths)
-    say(f"averaging {len(paths)} of at most {train_config.average_last} checkpoints: {names}")
+    if train_config.ema_decay:
+        paths = [checkpoint.step_folder(run, checkpoint.checkpoint_steps(run)[-1]) / checkpoint.WEIGHTS]
+        say(f"the model is the moving average of the weights (train.ema_decay = {train_config.ema_decay})")
+    else:
+        paths = checkpoint.weights_to_average(run, last=train_config.average_last, every=train_config.checkpoint_steps)
+        names = ", ".join(path.parent.name for path in paths)
+        say(f"averaging {len(paths)} of at most {train_config.average_last} checkpoints: {names}")
     checkpoint.save_model(run / checkpoint.MODEL, checkpoint.average(paths), config, run / checkpoint.TOKENIZER)
     _fit_language_id(config, run / checkpoint.MODEL)
 

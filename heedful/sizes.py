@@ -40,7 +40,7 @@ def num_parameters(model: ModelConfig, vocab_size: int) -> int:
 class MemoryEstimate:
     """Bytes that training needs, roughly."""
 
-    parameters: int  # weights, gradients and Adam's two moments
+    parameters: int  # weights, gradients, Adam's two moments, and a moving average if there is one
     activations: int  # kept for the backward pass of one micro-batch
     logits: int
 
@@ -58,7 +58,7 @@ def memory_estimate(config: Config, vocab_size: int, *, bytes_per_number: int = 
     attention, feed_forward = heads + 5 * model.d_model, 2 * model.d_ff + 4 * model.d_model
     layers = model.encoder_layers * (attention + feed_forward) + model.decoder_layers * (2 * attention + feed_forward)
     return MemoryEstimate(
-        parameters=16 * num_parameters(model, vocab_size),
+        parameters=(20 if config.train.ema_decay else 16) * num_parameters(model, vocab_size),
         activations=rows * layers * bytes_per_number,
         logits=3 * rows * vocab_size * bytes_per_number,
     )

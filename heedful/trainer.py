@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TypeAlias
@@ -21,6 +22,7 @@ from heedful.config import Config, TrainConfig
 from heedful.distributed import World
 from heedful.errors import CheckpointError, DeviceError
 from heedful.model.transformer import Transformer
+from heedful.moving_average import MovingAverage
 from heedful.passes import make_passes
 from heedful.schedule import learning_rate
 
@@ -70,6 +72,8 @@ class Trainer:
         self.optimizer = torch.optim.Adam(
             model.parameters(), lr=0.0, betas=ADAM_BETAS, eps=ADAM_EPS, fused=device.type != "mps"
         )
+        decay = config.train.ema_decay
+        self.average = MovingAverage(self.passes.weights(), decay) if decay else None
         self.totals = Totals(device)
 
     def step(self, batches: Sequence[AnyBatch]) -> None:
@@ -94,6 +98,8 @@ class Trainer:
         norm = nn.utils.get_total_norm(self.passes.gradients())
         bad = ~norm.isfinite()
         self._optimizer_step(step, bad)
+        if self.average is not None:
+            self.average.update(step, bad)
         totals = self.totals
         totals.sums[:2] += torch.where(bad, 0.0, sums_2)
         totals.sums[2] += ~bad * tokens
@@ -122,13 +128,21 @@ class Trainer:
             factor=train.learning_rate_factor,
         )
 
+    def averaged(self) -> AbstractContextManager[None]:
+        """Within this context the model has the weights to translate with: their moving average, if there is one."""
+        return nullcontext() if self.average is None else self.average.in_place()
+
     def snapshot(self) -> Snapshot:
-        """Everything that is needed to go on from here."""
+        """Everything that is needed to go on from here; with a moving average, that is what the weights are."""
         names = {name: p for name, p in self.model.named_parameters() if p in self.optimizer.state}
         state = self.optimizer.state
         moments = {f"{key}.{n}": state[p][key] for n, p in names.items() for key in ("step", "exp_avg", "exp_avg_sq")}
-        weights = {name: tensor.cpu() for name, tensor in self.model.state_dict().items()}
-        return Snapshot(weights, {n: t.cpu() for n, t in moments.items()}, asdict(self.progress) | self.surroundings())
+        if self.average is not None:
+            moments |= {f"weight.{name}": tensor for name, tensor in self.model.state_dict().items()}
+        kept = {name: _on_cpu(tensor) for name, tensor in moments.items()}
+        with self.averaged():
+            weights = {name: _on_cpu(tensor) for name, tensor in self.model.state_dict().items()}
+        return Snapshot(weights, kept, asdict(self.progress) | self.surroundings())
 
     def surroundings(self) -> dict[str, str | int]:
         """What the bits of the result depend on, beside the settings."""
@@ -143,6 +157,10 @@ class Trainer:
     def restore(self, snapshot: Snapshot, origin: Path) -> None:
         """Go on from a snapshot."""
         load_weights(self.model, snapshot.weights, origin)
+        if self.average is not None:
+            self.average.begin_here()
+            learning = {n.removeprefix("weight."): t for n, t in snapshot.moments.items() if n.startswith("weight.")}
+            load_weights(self.model, learning, origin)
         try:
             for name, parameter in self.model.named_parameters():
                 if f"step.{name}" in snapshot.moments:
@@ -153,6 +171,11 @@ class Trainer:
         except KeyError as error:
             raise CheckpointError(f"{origin}: the state lacks {error}; remove this checkpoint") from None
         self.progress = Progress(**fields)
+
+
+def _on_cpu(tensor: Tensor) -> Tensor:
+    """What the tensor holds now, whatever becomes of it."""
+    return tensor.detach().to("cpu", copy=True)
 
 
 def resolved_precision(train: TrainConfig, device: torch.device) -> str:

@@ -190,7 +190,7 @@ def _validation(trainer: Trainer, validate: Validate) -> ValidationRecord:
     scores = Scores(0.0, 1.0)
     if trainer.world.is_first:
         trainer.model.eval()
-        with torch.no_grad():
+        with torch.no_grad(), trainer.averaged():
             scores = validate(trainer.model)
         trainer.model.train()
     loss = float(trainer.world.sum(torch.tensor([scores.loss], dtype=torch.float64)).item())

@@ -241,6 +241,17 @@ def test_fine_tuning_starts_from_the_other_models_weights(text: Path, tmp_path: 
     assert (tmp_path / "second" / "tokenizer.model").read_bytes() == (first.model / "tokenizer.model").read_bytes()
 
 
+def test_with_a_moving_average_the_model_is_that_of_the_last_step(text: Path, tmp_path: Path) -> None:
+    ema: Layer = {"train": {"ema_decay": 0.9, "steps": 23}}
+    _, _, said = start(tmp_path / "run", files(text), ema)
+    assert any("train.ema_decay = 0.9" in line for line in said)
+    last = load_tensors(tmp_path / "run" / "checkpoints" / "step-00000023" / "model.safetensors")
+    model = load_tensors(tmp_path / "run" / "model" / "model.safetensors")
+    assert all(torch.equal(tensor, last[name]) for name, tensor in model.items())
+    with pytest.raises(ConfigError, match=r"train\.ema_decay"):
+        start(tmp_path / "run", {"train": {"ema_decay": 0.5}})
+
+
 def test_patience_ends_a_run_that_no_longer_improves(text: Path, tmp_path: Path) -> None:
     wild: Layer = {"train": {"learning_rate_factor": 1e4, "patience": 2, "validate_steps": 2}}
     outcome, records, _ = start(tmp_path / "run", files(text, valid=True), wild)
