@@ -60,6 +60,11 @@ class Snapshot:
     moments: dict[str, Tensor]
     state: dict[str, Any]
 
+    def on_host(self) -> Snapshot:
+        """The same in the host's memory."""
+        weights, moments = ({n: t.cpu() for n, t in part.items()} for part in (self.weights, self.moments))
+        return Snapshot(weights, moments, self.state)
+
 
 # ------------------------------------------------------------------------------------------------------------ writing
 

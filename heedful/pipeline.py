@@ -264,7 +264,9 @@ def _trainer(
     if last is not None:
         _resume(trainer, last, say)
     elif order.from_model is not None and world.is_first:
-        checkpoint.save_checkpoint(order.run, 0, trainer.snapshot())  # from now on the run needs that model no more
+        checkpoint.save_checkpoint(
+            order.run, 0, trainer.snapshot().on_host()
+        )  # from now on the run needs that model no more
     if world.is_first:
         cut_metrics(order.run, trainer.progress.step)
     world.barrier()

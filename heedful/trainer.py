@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
@@ -25,6 +25,7 @@ from heedful.model.transformer import Transformer
 from heedful.moving_average import MovingAverage
 from heedful.passes import make_passes
 from heedful.schedule import learning_rate
+from heedful.totals import Totals
 
 AnyBatch: TypeAlias = Batch | NumberedBatch
 ADAM_BETAS, ADAM_EPS = (0.9, 0.98), 1e-9  # §5.3
@@ -40,24 +41,6 @@ class Progress:
     skipped_steps: int = 0
     best_loss: float | None = None
     validations_without_gain: int = 0
-
-
-@dataclass
-class Totals:
-    """Sums since the last record; they stay on the device until then."""
-
-    device: torch.device
-    sums: Tensor = field(init=False)  # smoothed loss, negative log-likelihood, tokens; of finite steps only
-    skipped_steps: Tensor = field(init=False)
-    skipped_in_a_row: Tensor = field(init=False)
-    gradient_norm: Tensor = field(init=False)
-
-    def __post_init__(self) -> None:
-        real = torch.float32 if self.device.type == "mps" else torch.float64
-        self.sums = torch.zeros(3, dtype=real, device=self.device)
-        self.skipped_steps = torch.zeros((), dtype=torch.int64, device=self.device)
-        self.skipped_in_a_row = torch.zeros((), dtype=torch.int64, device=self.device)
-        self.gradient_norm = torch.zeros((), device=self.device)
 
 
 class Trainer:
@@ -100,12 +83,7 @@ class Trainer:
         self._optimizer_step(step, bad)
         if self.average is not None:
             self.average.update(step, bad)
-        totals = self.totals
-        totals.sums[:2] += torch.where(bad, 0.0, sums_2)
-        totals.sums[2] += ~bad * tokens
-        totals.gradient_norm = torch.where(bad, totals.gradient_norm, norm.to(totals.gradient_norm))
-        totals.skipped_steps += bad
-        totals.skipped_in_a_row = (totals.skipped_in_a_row + 1) * bad
+        self.totals.add(sums_2, tokens, norm)
 
     def _optimizer_step(self, step: int, bad: Tensor) -> None:
         """Adam with the rate of equation 3, unless the gradient is bad; decided on the device, without waiting."""
@@ -133,15 +111,15 @@ class Trainer:
         return nullcontext() if self.average is None else self.average.in_place()
 
     def snapshot(self) -> Snapshot:
-        """Everything that is needed to go on from here; with a moving average, that is what the weights are."""
+        """A copy of what is needed to go on from here, on the device; a moving average takes the place of the weights."""
         names = {name: p for name, p in self.model.named_parameters() if p in self.optimizer.state}
         state = self.optimizer.state
         moments = {f"{key}.{n}": state[p][key] for n, p in names.items() for key in ("step", "exp_avg", "exp_avg_sq")}
         if self.average is not None:
             moments |= {f"weight.{name}": tensor for name, tensor in self.model.state_dict().items()}
-        kept = {name: _on_cpu(tensor) for name, tensor in moments.items()}
+        kept = {name: tensor.clone() for name, tensor in moments.items()}
         with self.averaged():
-            weights = {name: _on_cpu(tensor) for name, tensor in self.model.state_dict().items()}
+            weights = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
         return Snapshot(weights, kept, asdict(self.progress) | self.surroundings())
 
     def surroundings(self) -> dict[str, str | int]:
@@ -171,11 +149,6 @@ class Trainer:
         except KeyError as error:
             raise CheckpointError(f"{origin}: the state lacks {error}; remove this checkpoint") from None
         self.progress = Progress(**fields)
-
-
-def _on_cpu(tensor: Tensor) -> Tensor:
-    """What the tensor holds now, whatever becomes of it."""
-    return tensor.detach().to("cpu", copy=True)
 
 
 def resolved_precision(train: TrainConfig, device: torch.device) -> str:

@@ -17,12 +17,14 @@ from typing import TypeAlias
 import torch
 
 from heedful.batching import Share, prefetched, step_batches
-from heedful.checkpoint import last_whole, prune_checkpoints, save_checkpoint, step_folder
+from heedful.checkpoint import last_whole, step_folder
+from heedful.checkpoint_writer import CheckpointWriter
 from heedful.config import TrainConfig
 from heedful.errors import DeviceError, TrainingError
 from heedful.model.transformer import Transformer
 from heedful.shards import Shards
-from heedful.trainer import AnyBatch, Trainer
+from heedful.totals import Reading, Sums
+from heedful.trainer import AnyBatch, Progress, Trainer
 
 LOG_STEPS = 20
 # So many steps in a row without a finite gradient end the run.
@@ -109,25 +111,34 @@ def train(
     config, clock = trainer.config.train, Clock(trainer.progress.seconds)
     reason = "steps" if trainer.progress.step >= config.steps else ""
     reason = reason or (_out_of_patience(trainer) if validate else "")
-    with closing(prefetched(_batches(trainer, shards))) as batches:
+    writer, pending = CheckpointWriter(run, config), _Pending(trainer, run, clock)
+    with closing(prefetched(_batches(trainer, shards))) as batches, closing(writer):
         while not reason:
             with _explained_out_of_memory(config):
                 trainer.step(next(batches))
+            yield from pending.record()
             trainer.progress = replace(trainer.progress, seconds=clock.seconds)
             step = trainer.progress.step
             reason, minutes_up = _agreed(trainer, stop(), clock)
+            validates = validate is not None and (step % config.validate_steps == 0 or reason == "steps")
+            checkpoints = step % config.checkpoint_steps == 0 or minutes_up
             if step % LOG_STEPS == 0 or reason:
-                yield _step_record(trainer, run, clock.stretch())
-            if validate and (step % config.validate_steps == 0 or reason == "steps"):
+                pending.ask()
+            if validates or checkpoints or reason:
+                yield from pending.record()
+            if validate and validates:
                 with _uncounted(trainer, clock), _explained_out_of_memory(config):
                     validation = _validation(trainer, validate)
                 yield validation
                 reason = reason or _out_of_patience(trainer)
-            if step % config.checkpoint_steps == 0 or minutes_up or reason:
+            if (checkpoints or reason) and trainer.world.is_first:
                 with _uncounted(trainer, clock):
-                    _checkpoint(trainer, run)
+                    writer.write(step, trainer.snapshot())
                 clock.last_checkpoint = time.monotonic()
-                yield CheckpointRecord(step, step_folder(run, step))
+            yield from (CheckpointRecord(step, step_folder(run, step)) for step in writer.written())
+        writer.wait()
+        yield from (CheckpointRecord(step, step_folder(run, step)) for step in writer.written())
+    trainer.world.barrier()
     yield EndRecord(trainer.progress.step, reason)
 
 
@@ -153,27 +164,43 @@ def _agreed(trainer: Trainer, stop: bool, clock: Clock) -> tuple[str, bool]:
     return "stopped" if stops else end, bool(checkpoints)
 
 
-def _step_record(trainer: Trainer, run: Path, seconds: float) -> StepRecord:
-    totals, progress = trainer.totals, trainer.progress
-    smoothed, nll, tokens = trainer.world.sum(totals.sums).tolist()
-    in_a_row, skipped = int(totals.skipped_in_a_row), int(totals.skipped_steps)
-    trainer.progress = replace(progress, skipped_steps=progress.skipped_steps + skipped)
-    totals.sums.zero_()
-    totals.skipped_steps.zero_()
-    if in_a_row >= NON_FINITE_LIMIT:
-        raise TrainingError(_not_finite(trainer, run, in_a_row))
-    tokens = max(tokens, 1.0)
-    return StepRecord(
-        step=progress.step,
-        loss=smoothed / tokens,
-        perplexity=math.exp(min(nll / tokens, 700.0)),
-        learning_rate=trainer.learning_rate(progress.step),
-        gradient_norm=float(totals.gradient_norm),
-        target_tokens=progress.target_tokens,
-        tokens_per_second=tokens / seconds,
-        seconds=progress.seconds,
-        skipped_steps=trainer.progress.skipped_steps,
-    )
+class _Pending:
+    """The next step record: asked for after one step and read after the next, so that the device never waits."""
+
+    def __init__(self, trainer: Trainer, run: Path, clock: Clock) -> None:
+        self.trainer, self.run, self.clock = trainer, run, clock
+        self._asked: tuple[Progress, Reading] | None = None
+
+    def ask(self) -> None:
+        """Take the sums of the steps so far, in the order of the device's work, and begin new ones."""
+        self._asked = self.trainer.progress, self.trainer.totals.take(self.trainer.world)
+
+    def record(self) -> Iterator[StepRecord]:
+        """What was asked for, if anything was; it waits until the device is there."""
+        if self._asked is None:
+            return
+        (progress, reading), self._asked = self._asked, None
+        sums = reading.wait()
+        trainer = self.trainer
+        skipped = trainer.progress.skipped_steps + int(sums.skipped_steps)
+        trainer.progress = replace(trainer.progress, skipped_steps=skipped, seconds=self.clock.seconds)
+        if sums.skipped_in_a_row >= NON_FINITE_LIMIT:
+            raise TrainingError(_not_finite(trainer, self.run, int(sums.skipped_in_a_row)))
+        yield self._step_record(progress, sums)
+
+    def _step_record(self, progress: Progress, sums: Sums) -> StepRecord:
+        tokens = max(sums.tokens, 1.0)
+        return StepRecord(
+            step=progress.step,
+            loss=sums.smoothed / tokens,
+            perplexity=math.exp(min(sums.negative_log_likelihood / tokens, 700.0)),
+            learning_rate=self.trainer.learning_rate(progress.step),
+            gradient_norm=sums.gradient_norm,
+            target_tokens=progress.target_tokens,
+            tokens_per_second=tokens / self.clock.stretch(),
+            seconds=self.trainer.progress.seconds,
+            skipped_steps=self.trainer.progress.skipped_steps,
+        )
 
 
 def _not_finite(trainer: Trainer, run: Path, steps: int) -> str:
@@ -211,19 +238,10 @@ def _out_of_patience(trainer: Trainer) -> str:
 def _uncounted(trainer: Trainer, clock: Clock) -> Iterator[None]:
     """What happens in here is no part of the stretch; the steps before it, which the device may still do, are."""
     float(trainer.totals.gradient_norm)
+    trainer.progress = replace(trainer.progress, seconds=clock.seconds)
     began = time.monotonic()
     yield
     clock.stretch_started += time.monotonic() - began
-
-
-def _checkpoint(trainer: Trainer, run: Path) -> None:
-    config, step = trainer.config.train, trainer.progress.step
-    if trainer.world.is_first:
-        save_checkpoint(run, step, trainer.snapshot())
-        prune_checkpoints(
-            run, keep_whole=config.keep_checkpoints, keep_weights=config.average_last, every=config.checkpoint_steps
-        )
-    trainer.world.barrier()
 
 
 @contextmanager

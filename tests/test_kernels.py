@@ -207,6 +207,28 @@ def test_add_norm_is_layer_norm_of_the_sum(rows: int, width: int, dropout: float
 
 
 @on_kernels
+@dtypes
+def test_an_output_that_is_used_twice_gets_the_gradients_of_both_uses(dtype: torch.dtype) -> None:
+    """As in figure 1: by the next sub-layer and by the residual connection around it, in which a third use may be."""
+    from heedful.model.kernels.add_norm import add_norm
+
+    inputs = tuple(_normal(37, 24, dtype=dtype) for _ in range(2))
+    scale, shift = (_normal(24, dtype=torch.float32 if dtype == torch.bfloat16 else dtype) for _ in range(2))
+
+    def kernel(x: Tensor, y: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
+        for factor in (1.0, 2.0, 3.0):
+            x = add_norm(x, torch.sigmoid(factor * x) * y, scale, shift, seed_1=None, dropout=0.0, eps=1e-5)
+        return x + x.square()
+
+    def twin(x: Tensor, y: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
+        for factor in (1.0, 2.0, 3.0):
+            x = F.layer_norm(x + torch.sigmoid(factor * x) * y, (24,), scale, shift, 1e-5)
+        return x + x.square()
+
+    _assert_twins(kernel, twin, (*inputs, scale, shift), dtype)
+
+
+@on_kernels
 def test_dropout_drops_its_share_everywhere_and_keeps_the_mean() -> None:
     mask = _mask(256, 64, _seed(), 0.3)
     deviation = (0.3 * 0.7 / 256) ** 0.5
@@ -371,6 +393,7 @@ def test_packing_with_a_shape_is_a_view_of_the_same_numbers() -> None:
 
 
 @on_a_gpu
+@pytest.mark.filterwarnings("ignore::UserWarning")  # what the compiler warns of differs from torch to torch
 def test_the_compiler_sees_through_the_kernels() -> None:
     """One graph, no break; the same loss and gradients as without the compiler, in bfloat16."""
     from heedful.model.kernels.cross_entropy import projected_cross_entropy

@@ -148,7 +148,7 @@ def test_a_run_killed_in_the_middle_of_a_checkpoint_ends_with_the_same_bits(
     run = tmp_path / "run"
     code = f"""
 import os, sys
-from heedful import checkpoint, training
+from heedful import checkpoint, checkpoint_writer
 from heedful.cli import main
 calls, original = 0, checkpoint.{name}
 def crash(*args, **kwargs):
@@ -158,7 +158,7 @@ def crash(*args, **kwargs):
         os._exit(9)
     return original(*args, **kwargs)
 checkpoint.{name} = crash
-training.prune_checkpoints = checkpoint.prune_checkpoints
+checkpoint_writer.prune_checkpoints = checkpoint.prune_checkpoints
 main()
 """
     arguments = command(run, text)[3:]

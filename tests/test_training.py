@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -9,11 +10,19 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import Tensor
 
-from heedful.checkpoint import checkpoint_steps, weights_to_average
+from heedful.checkpoint import (
+    Snapshot,
+    checkpoint_steps,
+    load_snapshot,
+    save_checkpoint,
+    step_folder,
+    weights_to_average,
+)
 from heedful.config import Config, resolve
 from heedful.distributed import World
-from heedful.errors import DeviceError, TrainingError
+from heedful.errors import CheckpointError, DeviceError, TrainingError
 from heedful.model.transformer import Transformer
 from heedful.trainer import AnyBatch, Trainer
 from heedful.training import (
@@ -84,7 +93,8 @@ def test_the_speed_is_that_of_the_steps_whatever_is_done_between_them(
         return Scores(1.0, 2.7)
 
     monkeypatch.setattr(trainer, "step", slow_step)
-    monkeypatch.setattr("heedful.training.prune_checkpoints", lambda *_, **__: slow())
+    snapshot = trainer.snapshot
+    monkeypatch.setattr(trainer, "snapshot", lambda: (slow(), snapshot())[1])
     monkeypatch.setattr("heedful.training.time.monotonic", lambda: now)
     records = [r for r in run(trainer.config, tmp_path, validate=slow, trainer=trainer) if isinstance(r, StepRecord)]
     tokens = [after - before for before, after in pairwise([0, *(record.target_tokens for record in records)])]
@@ -110,6 +120,40 @@ def test_checkpoints_by_the_clock_serve_resume_and_not_the_average(tmp_path: Pat
     assert steps_of(records, CheckpointRecord) == list(range(1, 24))
     assert checkpoint_steps(tmp_path) == [10, 20, 22, 23]
     assert [path.parent.name[-2:] for path in weights_to_average(tmp_path, last=5, every=10)] == ["10", "20"]
+
+
+def test_training_goes_on_while_a_checkpoint_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first one is let through when step 15 has been done; it must hold the weights of step 10."""
+    trainer, gate = new_trainer(config(steps=20)), threading.Event()
+    step, kept = trainer.step, dict[int, dict[str, Tensor]]()
+
+    def counted_step(batches: Sequence[AnyBatch]) -> None:
+        step(batches)
+        kept[trainer.progress.step] = {name: p.detach().clone() for name, p in trainer.model.named_parameters()}
+        if trainer.progress.step == 15:
+            gate.set()
+
+    def gated_save(run: Path, step: int, snapshot: Snapshot) -> Path:
+        assert gate.wait(timeout=30)
+        return save_checkpoint(run, step, snapshot)
+
+    monkeypatch.setattr(trainer, "step", counted_step)
+    monkeypatch.setattr("heedful.checkpoint_writer.save_checkpoint", gated_save)
+    run(trainer.config, tmp_path, trainer=trainer)
+    for step_done in (10, 20):
+        written = load_snapshot(step_folder(tmp_path, step_done)).weights
+        assert all(torch.equal(written[name], weight) for name, weight in kept[step_done].items())
+
+
+def test_a_checkpoint_that_cannot_be_written_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full_disk(*_: object) -> Path:
+        raise CheckpointError("no space left on device")
+
+    monkeypatch.setattr("heedful.checkpoint_writer.save_checkpoint", full_disk)
+    trainer = new_trainer(config(steps=1000))
+    with pytest.raises(CheckpointError, match="no space left"):
+        run(trainer.config, tmp_path, trainer=trainer)
+    assert trainer.progress.step < 1000
 
 
 def test_a_wish_to_stop_is_granted_after_the_step_with_a_checkpoint(tmp_path: Path) -> None:

@@ -3,6 +3,10 @@
 A row is read once and written once. What dropout keeps is not stored: 16 random bits for each number follow from a
 seed on the device, the row and the column, by the Philox generator, in the forward pass and again in the backward pass.
 So a captured CUDA graph draws new masks when the seed changes.
+
+In figure 1 the output of every norm is used twice: by the next sub-layer, and by the residual connection around it. So
+it leaves here as two tensors that share their memory, and the backward kernel adds the gradients of both uses as it
+reads them; autograd would add them in a pass of its own.
 """
 # mypy: disable-error-code="no-untyped-def,untyped-decorator"
 
@@ -21,6 +25,7 @@ from heedful.model.kernels.sums import sum_rows
 BACKWARD_PROGRAMS = 1056
 BLOCK_NUMBERS = 1024  # numbers of x that a program holds at once
 NUMBERS_A_WARP = 512
+RESIDUAL = "residual_TD"  # under this name an output carries itself as the next residual connection uses it
 
 
 @triton.jit
@@ -78,8 +83,8 @@ def _forward(
 
 @triton.jit(do_not_specialize=["seed_ptr"])
 def _backward(
-    grad_ptr, x_ptr, y_ptr, scale_ptr, mean_ptr, rstd_ptr, seed_ptr,
-    grad_x_ptr, grad_y_ptr, partial_ptr, num_rows, WIDTH: tl.constexpr,
+    grad_ptr, other_grad_ptr, x_ptr, y_ptr, scale_ptr, mean_ptr, rstd_ptr, seed_ptr,
+    grad_x_ptr, grad_y_ptr, partial_ptr, num_rows, WIDTH: tl.constexpr, TWO_USES: tl.constexpr,
     THRESHOLD: tl.constexpr, KEPT_SCALE: tl.constexpr, ACCUMULATE: tl.constexpr,
     ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
@@ -93,6 +98,8 @@ def _backward(
         inside = (row < num_rows)[:, None] & (column < WIDTH)[None, :]
         address = row.to(tl.int64)[:, None] * WIDTH + column[None, :]
         grad = tl.load(grad_ptr + address, mask=inside, other=0.0).to(ACCUMULATE)
+        if TWO_USES:
+            grad += tl.load(other_grad_ptr + address, mask=inside, other=0.0).to(ACCUMULATE)
         total = tl.load(x_ptr + address, mask=inside, other=0.0).to(ACCUMULATE)
         y = tl.load(y_ptr + address, mask=inside, other=0.0).to(ACCUMULATE)
         mean = tl.load(mean_ptr + row, mask=row < num_rows, other=0.0)
@@ -162,6 +169,7 @@ def _add_norm(
 @torch.library.custom_op("heedful::add_norm_backward", mutates_args=())
 def _add_norm_backward(
     grad_TD: Tensor,
+    other_grad_TD: Tensor | None,
     x_TD: Tensor,
     y_TD: Tensor,
     scale_D: Tensor,
@@ -176,9 +184,10 @@ def _add_norm_backward(
     block = _block(width)
     programs = min(BACKWARD_PROGRAMS, triton.cdiv(num_rows, block["ROWS"]))
     partial_P2D = mean_T.new_empty(programs, 2, width)
+    other_grad_TD = None if other_grad_TD is None else other_grad_TD.contiguous()
     _backward[(programs,)](
-        grad_TD.contiguous(), x_TD, y_TD, scale_D, mean_T, rstd_T, seed_1,
-        grad_x_TD, grad_y_TD, partial_P2D, num_rows,
+        grad_TD.contiguous(), other_grad_TD, x_TD, y_TD, scale_D, mean_T, rstd_T, seed_1,
+        grad_x_TD, grad_y_TD, partial_P2D, num_rows, TWO_USES=other_grad_TD is not None,
         ACCUMULATE=_accumulate(y_TD.dtype), **_chances(dropout), **block,
     )  # fmt: skip
     return grad_x_TD, grad_y_TD, sum_rows(partial_P2D.flatten(1)).view(2, width)
@@ -202,7 +211,9 @@ def _(x_TD: Tensor, y_TD: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
 
 
 @_add_norm_backward.register_fake
-def _(grad_TD: Tensor, x_TD: Tensor, y_TD: Tensor, scale_D: Tensor, mean_T: Tensor, *rest: Any) -> tuple[Tensor, ...]:
+def _(
+    grad_TD: Tensor, other: Tensor | None, x_TD: Tensor, y_TD: Tensor, scale_D: Tensor, mean_T: Tensor, *rest: Any
+) -> tuple[Tensor, ...]:
     return x_TD.new_empty(x_TD.shape), y_TD.new_empty(y_TD.shape), mean_T.new_empty(2, y_TD.size(1))
 
 
@@ -211,17 +222,36 @@ def _(x_TD: Tensor, *rest: Any) -> Tensor:
     return x_TD.new_empty(x_TD.shape)
 
 
-def _keep_add_norm(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
+def _keep_add_norm(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
     ctx.set_materialize_grads(False)  # nobody asks for a gradient through means and deviations
     x_TD, y_TD, scale_D, _, seed_1, ctx.dropout, _ = inputs
     ctx.save_for_backward(x_TD, y_TD, scale_D, output[1], output[2], seed_1)
 
 
 def _grad_of_add_norm(ctx: Any, grad_TD: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
+    return _grads(ctx, grad_TD, None)
+
+
+def _grads(ctx: Any, grad_TD: Tensor, other_grad_TD: Tensor | None) -> tuple[Tensor | None, ...]:
     scale_D = ctx.saved_tensors[2]
-    grad_x_TD, grad_y_TD, sums_2D = _add_norm_backward(grad_TD, *ctx.saved_tensors, ctx.dropout)
+    grad_x_TD, grad_y_TD, sums_2D = _add_norm_backward(grad_TD, other_grad_TD, *ctx.saved_tensors, ctx.dropout)
     grad_scale_D, grad_shift_D = sums_2D.to(scale_D.dtype).unbind()
     return grad_x_TD, grad_y_TD, grad_scale_D, grad_shift_D, None, None, None
+
+
+class _TwoUses(torch.autograd.Function):
+    """The same with the output given twice; backward, the gradients of both."""
+
+    @staticmethod
+    def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, Tensor]:
+        output = _add_norm(*inputs)
+        _keep_add_norm(ctx, inputs, output)
+        return output[0], output[0].view_as(output[0])
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+        used = [grad_TD for grad_TD in grads if grad_TD is not None]
+        return _grads(ctx, used[0], used[1] if len(used) > 1 else None)
 
 
 def _keep_dropout(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -248,7 +278,13 @@ def add_norm(
     eps: float,
 ) -> Tensor:
     """LayerNorm(x + Dropout(y)), in the type of y. Without dropout no seed is needed."""
-    output_TD: Tensor = _add_norm(x_TD, y_TD, scale_D, shift_D, seed_1, dropout, eps)[0]
+    inputs = (getattr(x_TD, RESIDUAL, x_TD), y_TD, scale_D, shift_D, seed_1, dropout, eps)
+    if torch.compiler.is_compiling():  # the compiler adds the two gradients itself
+        compiled_TD: Tensor = _add_norm(*inputs)[0]
+        return compiled_TD
+    output_TD: Tensor
+    output_TD, residual_TD = _TwoUses.apply(*inputs)  # type: ignore[no-untyped-call]
+    setattr(output_TD, RESIDUAL, residual_TD)
     return output_TD
 
 

@@ -1,0 +1,87 @@
+"""Checkpoints written while training goes on (§6.1: nothing is lost when a machine dies).
+
+A snapshot is a copy, made in the order of the device's work, which a thread then brings to the host and to the disk.
+One is written at a time: who asks for the next while the last is under way waits. What goes wrong in the thread is
+raised in the loop, at the next question. Nothing here knows what a snapshot holds.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from heedful.checkpoint import Snapshot, prune_checkpoints, save_checkpoint
+from heedful.config import TrainConfig
+
+
+class CheckpointWriter:
+    """Writes checkpoints of one run, and takes away those that are no longer needed."""
+
+    def __init__(self, run: Path, config: TrainConfig) -> None:
+        self.run, self.config = run, config
+        self._thread: threading.Thread | None = None
+        self._error: BaseException | None = None
+        self._written: list[int] = []
+
+    def write(self, step: int, snapshot: Snapshot) -> None:
+        """Begin to write; the snapshot is the writer's from now on."""
+        self.wait()
+        copied = _end_of_queue(snapshot)
+        self._thread = threading.Thread(
+            target=self._work, args=(step, snapshot, copied), daemon=True, name="heedful-checkpoint"
+        )
+        self._thread.start()
+
+    def written(self) -> list[int]:
+        """The steps whose checkpoints are on the disk since this was last asked."""
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
+        steps, self._written = self._written, []
+        return steps
+
+    def wait(self) -> None:
+        """Until nothing is being written."""
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+    close = wait
+
+    def _work(self, step: int, snapshot: Snapshot, copied: torch.cuda.Event | None) -> None:
+        try:
+            with _own_stream(copied):
+                snapshot = snapshot.on_host()
+            save_checkpoint(self.run, step, snapshot)
+            config = self.config
+            prune_checkpoints(
+                self.run,
+                keep_whole=config.keep_checkpoints,
+                keep_weights=config.average_last,
+                every=config.checkpoint_steps,
+            )
+            self._written.append(step)
+        except BaseException as error:
+            self._error = error
+
+
+def _end_of_queue(snapshot: Snapshot) -> torch.cuda.Event | None:
+    """The moment at which the GPU will have made the copies; None on a CPU, where they are made."""
+    if not any(tensor.is_cuda for tensor in snapshot.weights.values()):
+        return None
+    event = torch.cuda.Event()
+    event.record()
+    return event
+
+
+def _own_stream(copied: torch.cuda.Event | None) -> AbstractContextManager[Any]:
+    """A stream that waits for the copies and for nothing that is asked of the GPU after them."""
+    if copied is None:
+        return nullcontext()
+    stream = torch.cuda.Stream()
+    stream.wait_event(copied)
+    return torch.cuda.stream(stream)
