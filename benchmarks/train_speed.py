@@ -48,19 +48,25 @@ T = TypeVar("T")
 
 
 class Waiting:
-    """How long the training thread waited for batches."""
+    """How long the GPU waited for batches.
+
+    The training thread runs ahead of the GPU, and may wait for a batch while the GPU is still busy. A wait counts, as a
+    whole, if the GPU had nothing left to do when the batch came: so the figure is an upper bound.
+    """
 
     def __init__(self) -> None:
         self.seconds = 0.0
 
     def timed(self, items: Iterator[T]) -> Iterator[T]:
         """The same items; the first one, before which everything starts, is not counted."""
-        stream = prefetched(items)
+        stream, asked = prefetched(items), torch.cuda.Event()
         yield next(stream)
         while True:
+            asked.record()
             started = time.perf_counter()
             item = next(stream)
-            self.seconds += time.perf_counter() - started
+            if asked.query():
+                self.seconds += time.perf_counter() - started
             yield item
 
 

@@ -111,7 +111,7 @@ class Trainer:
         return nullcontext() if self.average is None else self.average.in_place()
 
     def snapshot(self) -> Snapshot:
-        """A copy of what is needed to go on from here, on the device; a moving average takes the place of the weights."""
+        """A copy of what is needed to go on, on the device; a moving average takes the place of the weights."""
         names = {name: p for name, p in self.model.named_parameters() if p in self.optimizer.state}
         state = self.optimizer.state
         moments = {f"{key}.{n}": state[p][key] for n, p in names.items() for key in ("step", "exp_avg", "exp_avg_sq")}
