@@ -180,16 +180,20 @@ def step_batches(
     seed: int,
     rows: int,
     num_micro_batches: int,
+    copies: int = 1,
     first_step: int = 1,
     share: Share = ALONE,
 ) -> Iterator[list[B]]:
-    """What a rank does in each step from `first_step` on; the steps are the same however many ranks share them."""
-    stream = micro_batches(shards, seed=seed, rows=rows)
+    """What a rank does in each step from `first_step` on; the steps are the same however many ranks share them.
+
+    With several copies all pairs of a micro-batch stand there once, and then all of them again.
+    """
+    stream = micro_batches(shards, seed=seed, rows=rows // copies)
     for _ in range((first_step - 1) * num_micro_batches):
         next(stream)
     while True:
         step = [next(stream) for _ in range(num_micro_batches)]
-        yield [make(shards, pairs_N) for pairs_N in step[share.rank :: share.num_ranks]]
+        yield [make(shards, np.tile(pairs_N, copies)) for pairs_N in step[share.rank :: share.num_ranks]]
 
 
 def prefetched(items: Iterator[T], *, depth: int = 4) -> Generator[T]:

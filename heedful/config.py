@@ -95,6 +95,7 @@ class TrainConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     warmup_steps: Positive = 4000
     learning_rate_factor: Annotated[float, Meta(gt=0.0, le=1e6)] = 1.0
     label_smoothing: Share = 0.1
+    r_drop: Annotated[float, Meta(ge=0.0, le=1e6)] = 0.0  # α of R-Drop: each pair stands twice in a batch; 0: none
     checkpoint_steps: Positive = 1250
     checkpoint_minutes: Annotated[float, Meta(gt=0.0, le=1e6)] = 10.0
     keep_checkpoints: Positive = 2  # whole ones, to resume from; of older ones the weights alone are kept to average
@@ -104,6 +105,16 @@ class TrainConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     patience: Annotated[int, Meta(ge=0)] = 0  # validations without a better loss before the run ends; 0: never
     seed: Annotated[int, Meta(ge=0, lt=2**32)] = 1
     precision: Literal["auto", "fp32", "bf16", "fp64"] = "auto"  # auto: bf16 on CUDA, fp32 elsewhere
+
+    @property
+    def micro_batch_tokens(self) -> int:
+        """What a micro-batch holds at most on each side."""
+        return self.batch_tokens // self.micro_batches
+
+    @property
+    def copies(self) -> int:
+        """How often a pair stands in its micro-batch."""
+        return 2 if self.r_drop else 1
 
     def __post_init__(self) -> None:
         if self.batch_tokens < self.micro_batches:
@@ -131,10 +142,11 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     decode: DecodeConfig = DecodeConfig()
 
     def __post_init__(self) -> None:
-        rows = self.train.batch_tokens // self.train.micro_batches
-        if self.data.max_length + 1 > rows:
+        rows = self.train.micro_batch_tokens
+        if self.data.max_length + 1 > rows // self.train.copies:
+            half = "half of " if self.train.copies > 1 else ""
             raise ConfigError(
-                f"data.max_length = {self.data.max_length} does not fit a micro-batch of {rows} tokens "
+                f"data.max_length = {self.data.max_length} does not fit {half}a micro-batch of {rows} tokens "
                 f"(train.batch_tokens / train.micro_batches, and a sentence ends with one more token); "
                 f"lower data.max_length or raise train.batch_tokens"
             )

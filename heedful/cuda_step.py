@@ -18,6 +18,7 @@ from heedful.model.dropout import seeded_places
 from heedful.model.layers import use_kernels
 from heedful.model.transformer import Transformer
 from heedful.packed import num_pair_numbers, view_pairs
+from heedful.r_drop import twin_rows
 from heedful.tiles import StaticShape
 
 WARM_UP_RUNS = 2  # kernels are compiled and libraries made ready before a graph is captured
@@ -27,9 +28,15 @@ class CudaStep:
     """What a micro-batch adds to the gradients of `model`, whose weights stay float32."""
 
     def __init__(
-        self, model: Transformer, shape: StaticShape, *, label_smoothing: float, dtype: torch.dtype = torch.bfloat16
+        self,
+        model: Transformer,
+        shape: StaticShape,
+        *,
+        label_smoothing: float,
+        r_drop: float = 0.0,
+        dtype: torch.dtype = torch.bfloat16,
     ) -> None:
-        device, self.label_smoothing = model.device, label_smoothing
+        device, self.label_smoothing, self.r_drop = model.device, label_smoothing, r_drop
         self.mixed = MixedPrecision(model, dtype)
         self.places_P = torch.arange(len(seeded_places(model)), device=device)
         self.seeds_P = torch.zeros_like(self.places_P)
@@ -61,18 +68,31 @@ class CudaStep:
         return sums_2
 
     def _compute(self, first: bool) -> Tensor:
-        from heedful.model.kernels.cross_entropy import projected_cross_entropy  # needs Triton, which is not everywhere
-
         if first:
             self.mixed.refresh()
         model, (source, target_in, target_out_T) = self.mixed.narrow, self.batch
         hidden_TD = model.decode(target_in, model.encode(source))
-        weight_VD = model.embedding.weight_VD
-        smoothed, nll = projected_cross_entropy(
-            hidden_TD, weight_VD, target_out_T, label_smoothing=self.label_smoothing
-        )
-        self.mixed.backward(smoothed * self.factor, first=first)
-        return torch.stack([smoothed.detach(), nll])
+        trained, smoothed, nll = self._loss(hidden_TD, model.embedding.weight_VD, target_out_T)
+        self.mixed.backward(trained * self.factor, first=first)
+        return torch.stack([smoothed, nll])
+
+    def _loss(self, hidden_TD: Tensor, weight_VD: Tensor, target_T: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The sums of what is trained, of the smoothed loss, and of the negative log-likelihood."""
+        # These need Triton, which is not everywhere.
+        from heedful.model.kernels.cross_entropy import projected_cross_entropy
+        from heedful.model.kernels.twin_loss import projected_twin_loss
+
+        if self.r_drop:
+            return projected_twin_loss(
+                hidden_TD,
+                weight_VD,
+                target_T,
+                twin_rows(target_T),
+                label_smoothing=self.label_smoothing,
+                r_drop=self.r_drop,
+            )
+        smoothed, nll = projected_cross_entropy(hidden_TD, weight_VD, target_T, label_smoothing=self.label_smoothing)
+        return smoothed, smoothed.detach(), nll
 
     def _captured(self, first: bool) -> tuple[torch.cuda.CUDAGraph, Tensor]:
         gradients = [gradient.clone() for gradient in self.mixed.gradients]

@@ -13,13 +13,15 @@ from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 
 from heedful.batching import Batch, NumberedBatch, Numbers, make_batch, make_numbered_batch, static_shape
 from heedful.config import Config
 from heedful.distributed import World
-from heedful.loss import projected_loss
+from heedful.loss import smoothed_cross_entropy
 from heedful.model.transformer import Transformer
+from heedful.r_drop import twin_divergence
 from heedful.shards import Shards
 
 B = TypeVar("B")
@@ -47,22 +49,26 @@ class Passes(Protocol[B]):
 class Objective(nn.Module):
     """Model and loss in one module, so that DistributedDataParallel sees every use of every weight."""
 
-    def __init__(self, model: Transformer, label_smoothing: float) -> None:
+    def __init__(self, model: Transformer, *, label_smoothing: float, r_drop: float) -> None:
         super().__init__()
-        self.model, self.label_smoothing = model, label_smoothing
+        self.model, self.label_smoothing, self.r_drop = model, label_smoothing, r_drop
 
     def forward(self, batch: Batch) -> Tensor:
-        """The sums over the target tokens: smoothed loss, true negative log-likelihood."""
+        """The sums over the target tokens: what is trained, and of that the smoothed loss; true log-likelihood."""
         hidden_TD = self.model.decode(batch.target_in, self.model.encode(batch.source))
-        sums = projected_loss(hidden_TD, self.model.embedding.weight_VD, batch.target_out_T, self.label_smoothing)
-        return torch.stack([sums.smoothed, sums.negative_log_likelihood])
+        logits_TV = F.linear(hidden_TD, self.model.embedding.weight_VD)
+        sums = smoothed_cross_entropy(logits_TV, batch.target_out_T, self.label_smoothing)
+        trained = sums.smoothed
+        if self.r_drop:
+            trained = trained + self.r_drop * twin_divergence(logits_TV, batch.target_out_T)
+        return torch.stack([trained, sums.smoothed.detach(), sums.negative_log_likelihood])
 
 
 class PlainPasses:
     """Autograd; between ranks DistributedDataParallel, which sends gradients while the backward pass goes on."""
 
     def __init__(self, model: Transformer, config: Config, *, world: World, autocast: bool) -> None:
-        objective = Objective(model, config.train.label_smoothing)
+        objective = Objective(model, label_smoothing=config.train.label_smoothing, r_drop=config.train.r_drop)
         # No buffers are sent: the only one is the table of sinusoids, as long as a rank's own sentences ask for.
         self.objective: nn.Module = (
             DistributedDataParallel(objective, broadcast_buffers=False) if world.size > 1 else objective
@@ -80,10 +86,10 @@ class PlainPasses:
         torch.manual_seed(seed)
         with self._gradient_sync(is_last):
             with torch.autocast(self.model.device.type, torch.bfloat16, enabled=self.autocast):
-                sums_2: Tensor = self.objective(batch.to(self.model.device))
+                sums_3: Tensor = self.objective(batch.to(self.model.device))
             # DistributedDataParallel takes the mean over ranks; the number of them makes it the sum.
-            (sums_2[0] * (self.world.size * factor)).backward()
-        return sums_2.detach()
+            (sums_3[0] * (self.world.size * factor)).backward()
+        return sums_3.detach()[1:]
 
     def _gradient_sync(self, is_last: bool) -> AbstractContextManager[Any]:
         if isinstance(self.objective, DistributedDataParallel) and not is_last:
@@ -105,8 +111,9 @@ class KernelPasses:
     def __init__(self, model: Transformer, config: Config, *, world: World) -> None:
         from heedful.cuda_step import CudaStep  # needs Triton, which is not everywhere
 
-        self.shape = static_shape(config.train.batch_tokens // config.train.micro_batches, config.data.max_length)
-        self.step = CudaStep(model, self.shape, label_smoothing=config.train.label_smoothing)
+        train = config.train
+        self.shape = static_shape(train.micro_batch_tokens, config.data.max_length)
+        self.step = CudaStep(model, self.shape, label_smoothing=train.label_smoothing, r_drop=train.r_drop)
         self.world = world
 
     def make(self, shards: Shards, pairs_N: Numbers, /) -> NumberedBatch:

@@ -53,7 +53,7 @@ class MemoryEstimate:
 def memory_estimate(config: Config, vocab_size: int, *, bytes_per_number: int = 4) -> MemoryEstimate:
     """What one process will need: a count of the tensors that autograd keeps, not a measurement."""
     model = config.model
-    rows = config.train.batch_tokens // config.train.micro_batches
+    rows = config.train.micro_batch_tokens
     heads = model.num_heads * (2 * model.head_d_k + 2 * model.head_d_v)
     attention, feed_forward = heads + 5 * model.d_model, 2 * model.d_ff + 4 * model.d_model
     layers = model.encoder_layers * (attention + feed_forward) + model.decoder_layers * (2 * attention + feed_forward)

@@ -148,8 +148,9 @@ def _batches(trainer: Trainer, shards: Shards) -> Iterator[list[AnyBatch]]:
         shards,
         trainer.passes.make,
         seed=train_config.seed,
-        rows=train_config.batch_tokens // train_config.micro_batches,
+        rows=train_config.micro_batch_tokens,
         num_micro_batches=train_config.micro_batches,
+        copies=train_config.copies,
         first_step=trainer.progress.step + 1,
         share=Share(world.rank, world.size),
     )

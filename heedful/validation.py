@@ -27,7 +27,7 @@ def make_validate(shards: Shards, tokenizer: Tokenizer, config: Config) -> Valid
     """The function that training calls at intervals."""
 
     def validate(model: Transformer) -> Scores:
-        loss = mean_loss(model, shards, rows=config.train.batch_tokens // config.train.micro_batches)
+        loss = mean_loss(model, shards, rows=config.train.micro_batch_tokens)
         bleu = greedy_bleu(model, shards, tokenizer, config)
         return Scores(loss, perplexity(loss, 1), bleu)
 

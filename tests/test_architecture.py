@@ -47,8 +47,9 @@ ALLOWED: dict[str, set[str]] = {
     "distributed": {"errors"},
     "mixed_precision": set(),
     "moving_average": set(),
-    "cuda_step": {"mixed_precision", "model", "packed", "tiles"},
-    "passes": {"config", "shards", "batching", "model", "loss", "distributed", "cuda_step"},
+    "r_drop": {"packed"},
+    "cuda_step": {"mixed_precision", "model", "packed", "r_drop", "tiles"},
+    "passes": {"config", "shards", "batching", "model", "loss", "r_drop", "distributed", "cuda_step"},
     "checkpoint_writer": {"config", "checkpoint"},
     "totals": {"distributed"},
     "trainer": {

@@ -18,6 +18,7 @@ from heedful.cuda_step import CudaStep
 from heedful.loss import projected_loss
 from heedful.model.transformer import Transformer
 from heedful.packed import fill_pairs, num_pair_numbers, pack_source, pack_target, shift_right
+from heedful.r_drop import twin_divergence
 from heedful.tiles import StaticShape
 
 pytest.importorskip("triton")
@@ -81,6 +82,28 @@ def test_gradients_of_two_micro_batches_are_those_of_the_plain_model() -> None:
     expected = [_plain_sums(plain, first), _plain_sums(plain, second)]
     assert torch.allclose(sums, expected[0] + expected[1], rtol=1e-4)
     (0.25 * expected[0][0] + 0.5 * expected[1][0]).backward()
+    for name, parameter in plain.named_parameters():
+        gradient = step.mixed.model.get_parameter(name).grad
+        assert gradient is not None
+        assert parameter.grad is not None
+        assert float((gradient - parameter.grad).norm()) <= 1e-3 * float(parameter.grad.norm()) + 1e-6
+
+
+@on_kernels
+def test_with_r_drop_the_gradients_are_those_of_the_plain_model() -> None:
+    """Without dropout twins would agree, so what stands in place of the copies are other pairs."""
+    plain, pairs = _model(), _pairs([(9, 5), (3, 8), (20, 7), (7, 6)])
+    step = CudaStep(copy.deepcopy(plain), SHAPE, label_smoothing=0.1, r_drop=3.0, dtype=torch.float32)
+    step.load(_numbers(pairs), seed=1, factor=0.25)
+    sums = step.backward(first=True)
+    source_ids, source_lengths, target_ids, target_lengths = pairs
+    source = pack_source(source_ids, source_lengths).to(DEVICE)
+    target_in = pack_target(shift_right(target_ids), target_lengths, source_lengths).to(DEVICE)
+    divergence = twin_divergence(plain(source, target_in), torch.from_numpy(target_ids).to(DEVICE))
+    assert float(divergence.detach()) > 0.1
+    expected = _plain_sums(plain, pairs)
+    assert torch.allclose(sums, expected, rtol=1e-4)
+    (0.25 * (expected[0] + 3.0 * divergence)).backward()
     for name, parameter in plain.named_parameters():
         gradient = step.mixed.model.get_parameter(name).grad
         assert gradient is not None

@@ -25,7 +25,17 @@ from heedful.model.attention import plain_attention, split_heads
 from heedful.model.dropout import Dropout, seed_dropout, seeded_places
 from heedful.model.layers import use_kernels
 from heedful.model.transformer import Transformer
-from heedful.packed import Packed, fill_pairs, num_pair_numbers, pack_source, pack_target, shift_right, view_pairs
+from heedful.packed import (
+    NO_TARGET,
+    Packed,
+    fill_pairs,
+    num_pair_numbers,
+    pack_source,
+    pack_target,
+    shift_right,
+    view_pairs,
+)
+from heedful.r_drop import twin_divergence, twin_rows
 from heedful.tiles import StaticShape, make_tiles
 
 pytest.importorskip("triton")
@@ -320,6 +330,39 @@ def test_the_loss_is_that_of_the_logits(
     plain = smoothed_cross_entropy(F.linear(hidden.double(), weight.double()), target, label_smoothing)
     _assert_close(sums[0], plain.smoothed, dtype)
     _assert_close(sums[1], plain.negative_log_likelihood, dtype)
+
+
+@on_kernels
+@pytest.mark.parametrize(("rows", "words", "label_smoothing"), [(23, 40, 0.1), (12, 9000, 0.0)])
+@dtypes
+def test_the_loss_of_twins_is_that_of_the_logits(
+    rows: int, words: int, label_smoothing: float, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from heedful.model.kernels import cross_entropy
+    from heedful.model.kernels.twin_loss import projected_twin_loss
+
+    monkeypatch.setattr(cross_entropy, "CHUNK_BYTES", 5 * words * 8)  # some chunks and a rest
+    hidden = _normal(rows, 16, dtype=dtype)
+    weight = (_normal(words, 16, dtype=dtype).detach() / 4).requires_grad_()
+    target = torch.randint(0, words, (rows,), device=DEVICE)
+    target[rows // 2 * 2 - 2 :] = NO_TARGET
+    twin_T = twin_rows(target)
+
+    def kernel(hidden: Tensor, weight: Tensor) -> Tensor:
+        settings = {"label_smoothing": label_smoothing, "r_drop": 3.0}
+        return projected_twin_loss(hidden, weight, target, twin_T, **settings)[0] / 3
+
+    def twin(hidden: Tensor, weight: Tensor) -> Tensor:
+        logits = F.linear(hidden, weight)
+        smoothed = smoothed_cross_entropy(logits, target, label_smoothing).smoothed
+        return (smoothed + 3.0 * twin_divergence(logits, target)) / 3
+
+    _assert_twins(kernel, twin, (hidden, weight), dtype)
+    with torch.no_grad():
+        sums = projected_twin_loss(hidden, weight, target, twin_T, label_smoothing=label_smoothing, r_drop=3.0)
+    plain = smoothed_cross_entropy(F.linear(hidden.double(), weight.double()), target, label_smoothing)
+    _assert_close(sums[1], plain.smoothed, dtype)
+    _assert_close(sums[2], plain.negative_log_likelihood, dtype)
 
 
 @on_kernels

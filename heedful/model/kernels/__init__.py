@@ -6,6 +6,7 @@
 | `add_norm.py` | LayerNorm(x + Dropout(y)), and dropout alone | `nn.LayerNorm` and `F.dropout` |
 | `feed_forward.py` | equation 2 | `FeedForward` in `model/feed_forward.py` |
 | `cross_entropy.py` | projection and label-smoothed loss | `smoothed_cross_entropy` in `loss.py` |
+| `twin_loss.py` | the same and R-Drop's divergence | `twin_divergence` in `r_drop.py` |
 
 `sums.py` holds the sums over rows that their gradients need. Nothing imports this package unless a tensor is on a GPU,
 so that an installation without Triton works. All of it is deterministic: no atomics, and every sum has a fixed order.

@@ -71,11 +71,12 @@ def _loss_row(
             tl.store(row_ptr + begin + column, grad.to(logits_ptr.dtype.element_ty), mask=inside)
 
 
-def _wide(dtype: torch.dtype) -> torch.dtype:
+def wide(dtype: torch.dtype) -> torch.dtype:
+    """What numbers of this type are summed in."""
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
-def _product(a: Tensor, b: Tensor, sum_so_far: Tensor | None, dtype: torch.dtype) -> Tensor:
+def product(a: Tensor, b: Tensor, sum_so_far: Tensor | None, dtype: torch.dtype) -> Tensor:
     """a b, added to what is there; kept in `dtype`, which may be wider than that of the factors."""
     if a.dtype == dtype:
         return a @ b if sum_so_far is None else sum_so_far.addmm_(a, b)
@@ -84,14 +85,15 @@ def _product(a: Tensor, b: Tensor, sum_so_far: Tensor | None, dtype: torch.dtype
     return torch.addmm(sum_so_far, a, b, out_dtype=dtype, out=sum_so_far)
 
 
-def _chunk_rows(hidden_TD: Tensor, num_columns: int) -> int:
+def chunk_rows_of(hidden_TD: Tensor, num_columns: int) -> int:
+    """The logits of so many rows are held at a time."""
     return max(1, CHUNK_BYTES // (num_columns * hidden_TD.element_size()))
 
 
-def _sum_dtype(hidden_TD: Tensor, weight_VD: Tensor) -> torch.dtype:
+def sum_dtype_of(hidden_TD: Tensor, weight_VD: Tensor) -> torch.dtype:
     """Several chunks are summed in float32, also for a matrix of 16-bit numbers."""
-    one_chunk = _chunk_rows(hidden_TD, weight_VD.size(0)) >= hidden_TD.size(0)
-    return weight_VD.dtype if one_chunk else _wide(weight_VD.dtype)
+    one_chunk = chunk_rows_of(hidden_TD, weight_VD.size(0)) >= hidden_TD.size(0)
+    return weight_VD.dtype if one_chunk else wide(weight_VD.dtype)
 
 
 @torch.library.custom_op("heedful::projected_cross_entropy", mutates_args=())
@@ -101,11 +103,11 @@ def _projected_cross_entropy(
     """The sums of smoothed loss and negative log-likelihood, and the gradients of the first, if asked for."""
     num_rows, num_columns = hidden_TD.size(0), weight_VD.size(0)
     narrow_VD = weight_VD.to(hidden_TD.dtype)
-    smoothed_T = hidden_TD.new_empty(num_rows, dtype=_wide(hidden_TD.dtype))
+    smoothed_T = hidden_TD.new_empty(num_rows, dtype=wide(hidden_TD.dtype))
     nll_T = torch.empty_like(smoothed_T)
     grad_hidden_TD = hidden_TD.new_empty(hidden_TD.shape if with_gradient else (0,))
     grad_weight_VD: Tensor | None = None
-    chunk_rows, sum_dtype = _chunk_rows(hidden_TD, num_columns), _sum_dtype(hidden_TD, weight_VD)
+    chunk_rows, sum_dtype = chunk_rows_of(hidden_TD, num_columns), sum_dtype_of(hidden_TD, weight_VD)
     for begin in range(0, num_rows, chunk_rows):
         rows = slice(begin, min(begin + chunk_rows, num_rows))
         logits_TV = hidden_TD[rows] @ narrow_VD.T
@@ -117,7 +119,7 @@ def _projected_cross_entropy(
         )  # fmt: skip
         if with_gradient:
             torch.mm(logits_TV, narrow_VD, out=grad_hidden_TD[rows])
-            grad_weight_VD = _product(logits_TV.T, hidden_TD[rows], grad_weight_VD, sum_dtype)
+            grad_weight_VD = product(logits_TV.T, hidden_TD[rows], grad_weight_VD, sum_dtype)
     if grad_weight_VD is None:
         grad_weight_VD = weight_VD.new_empty(0, dtype=sum_dtype)
     return smoothed_T.sum(), nll_T.sum(), grad_hidden_TD, grad_weight_VD
@@ -127,12 +129,11 @@ def _projected_cross_entropy(
 def _(
     hidden_TD: Tensor, weight_VD: Tensor, target_T: Tensor, label_smoothing: float, with_gradient: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    wide = _wide(hidden_TD.dtype)
     return (
-        hidden_TD.new_empty((), dtype=wide),
-        hidden_TD.new_empty((), dtype=wide),
+        hidden_TD.new_empty((), dtype=wide(hidden_TD.dtype)),
+        hidden_TD.new_empty((), dtype=wide(hidden_TD.dtype)),
         hidden_TD.new_empty(hidden_TD.shape if with_gradient else (0,)),
-        hidden_TD.new_empty(weight_VD.shape if with_gradient else (0,), dtype=_sum_dtype(hidden_TD, weight_VD)),
+        hidden_TD.new_empty(weight_VD.shape if with_gradient else (0,), dtype=sum_dtype_of(hidden_TD, weight_VD)),
     )
 
 
