@@ -39,7 +39,8 @@ def train(
     files = {"source": source, "target": target, "valid_source": valid_source, "valid_target": valid_target}
     data: Layer = {"data": {field: _names(paths) for field, paths in files.items() if _names(paths)}}
     layers = (layer, data, *(_setting(key, value) for key, value in (settings or {}).items()))
-    order = Order(Path(output), preset or name, layers, Path(from_model) if from_model else None, device)
+    title = Path(recipe).stem if recipe else ""
+    order = Order(Path(output), preset or name, layers, Path(from_model) if from_model else None, device, title)
     return run_training(order, say=say or (lambda _: None), on_record=lambda _, r: on_record(r) if on_record else None)
 
 

@@ -13,7 +13,7 @@ from typing import NoReturn
 import click
 
 from heedful import __version__
-from heedful.commands import attend, built_in, doctor, evaluate, export, models, serve, train, translate
+from heedful.commands import attend, built_in, card, doctor, evaluate, export, models, serve, train, translate
 from heedful.commands.options import say
 from heedful.errors import HeedfulError, TrainingError
 
@@ -29,6 +29,7 @@ for command in (
     translate.translate,
     evaluate.evaluate,
     evaluate.score,
+    card.card,
     serve.serve,
     attend.attend,
     attend.positions,

@@ -282,8 +282,13 @@ def to_layer(config: Config, *, keep_none: bool = False) -> Layer:
 
 def to_toml(config: Config) -> str:
     """The whole configuration as TOML, which `read_toml` gives back unchanged."""
+    return layer_to_toml(to_layer(config))
+
+
+def layer_to_toml(layer: Layer) -> str:
+    """Settings as TOML, known to this version or not."""
     blocks = []
-    for section, fields in to_layer(config).items():
+    for section, fields in layer.items():
         lines = [f"{field} = {_toml_value(value)}" for field, value in fields.items()]
         blocks.append("\n".join([f"[{section}]", *lines]) + "\n")
     return "\n".join(blocks)

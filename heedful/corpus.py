@@ -21,6 +21,7 @@ from typing import IO
 from heedful.errors import DataError
 
 _COMPRESSED = (".gz", ".xz")
+_BLOCK_BYTES = 2**20
 _UNREADABLE = (OSError, EOFError, zlib.error, LZMAError)
 
 # de, pt-BR, zh_Hans, zh-Hant-TW, es-419
@@ -67,19 +68,37 @@ def decode_lines(raw_lines: Iterable[bytes], name: str) -> Iterator[str]:
 
 def language_of(path: Path) -> str | None:
     """The language that a file's name ends in (`train.en`, `corpus.tok.de.xz`), if any."""
-    ending = _uncompressed(path).suffix.removeprefix(".")
+    ending = uncompressed(path).suffix.removeprefix(".")
     return ending if re.fullmatch(_CODE, ending) and not _KINDS.fullmatch(ending) else None
 
 
 def languages_of_tsv(path: Path) -> tuple[str, str] | None:
     """The two languages in a TSV's name (`pairs.en-de.tsv.gz`), if any."""
-    pair = re.fullmatch(f"({_CODE})-({_CODE})", _uncompressed(path).with_suffix("").suffix.removeprefix("."))
+    pair = re.fullmatch(f"({_CODE})-({_CODE})", uncompressed(path).with_suffix("").suffix.removeprefix("."))
     return (pair[1], pair[2]) if pair and _is_tsv(path) else None
 
 
 def fingerprint(files: Sequence[Path]) -> str:
     """A digest of the files' content, whatever their names and dates."""
     return hashlib.sha256("".join(map(_digest, files)).encode()).hexdigest()
+
+
+def text_digest(path: Path) -> tuple[int, str]:
+    """How many lines a file has and the SHA-256 of what is in it, uncompressed: the same for a.en, a.en.gz, a.en.xz."""
+    digest, num_lines, last = hashlib.sha256(), 0, b"\n"
+    try:
+        with _open(path) as file:
+            while block := file.read(_BLOCK_BYTES):
+                digest.update(block)
+                num_lines, last = num_lines + block.count(b"\n"), block[-1:]
+    except _UNREADABLE as error:
+        raise _unreadable(path, error) from error
+    return num_lines + (last != b"\n"), digest.hexdigest()
+
+
+def uncompressed(path: Path) -> Path:
+    """The name without .gz or .xz."""
+    return path.with_suffix("") if path.suffix.lower() in _COMPRESSED else path
 
 
 def _chain_aligned(source_files: Sequence[Path], target_files: Sequence[Path]) -> Iterator[SentencePair]:
@@ -169,8 +188,4 @@ def _count(lines: Iterator[str]) -> int:
 
 
 def _is_tsv(path: Path) -> bool:
-    return _uncompressed(path).suffix.lower() == ".tsv"
-
-
-def _uncompressed(path: Path) -> Path:
-    return path.with_suffix("") if path.suffix.lower() in _COMPRESSED else path
+    return uncompressed(path).suffix.lower() == ".tsv"

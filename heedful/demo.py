@@ -6,18 +6,16 @@ pronoun is likelier than the wrong one.
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import click
 
+from heedful.card import MARKDOWN
 from heedful.config import Layer
-from heedful.corpus import read_lines
 from heedful.errors import ConfigError
-from heedful.evaluation import contrastive_accuracy, evaluate_model
 from heedful.grammar import DEMO_SENTENCES, LANGUAGES, write_corpus
 from heedful.interruption import Interruption
+from heedful.model_evaluation import evaluate_translator, keep_on_card
 from heedful.pipeline import Order, Outcome, run_training
 from heedful.progress import display, duration, say
 from heedful.translation import Translator
@@ -54,38 +52,30 @@ def _order(text: Path, run: Path, source: str, target: str, seed: int, steps: in
     data = {name: [str(text / f"{part}.{languages[name]}")] for name, part in files.items()}
     train: dict[str, int] = {"seed": seed} | ({"steps": steps} if steps else {})
     layer: Layer = {"data": data, "train": train}
-    return Order(run, "tiny", (layer,), device="cpu")
+    return Order(run, "tiny", (layer,), device="cpu", name=f"built-in-{source}-{target}")
 
 
 def _report(outcome: Outcome, text: Path, source: str, target: str) -> None:
+    """Score, keep the scores on the model's card, translate."""
     translator = Translator.load(outcome.run, device="cpu", engine="torch")
-    lines, references = (list(read_lines(text / f"test.{language}")) for language in (source, target))
-    report = evaluate_model(translator, lines, [references], language=target)
+    # Only German pronouns show which noun they mean.
+    pronouns = text / "pronouns.tsv" if (text / "pronouns.tsv").exists() else None
+    evaluated = evaluate_translator(
+        translator, text / f"test.{source}", [text / f"test.{target}"], language=target, contrast=pronouns
+    )
+    report = evaluated.evaluation.report
     click.echo(f"\nTrained {outcome.step:,} steps in {duration(outcome.seconds)} on the CPU.")
-    click.echo(f"Held-out test, {len(lines):,} sentences of combinations that training never showed, beam 4:")
+    click.echo(f"Held-out test, {report.num_lines:,} sentences of combinations that training never showed, beam 4:")
     click.echo(f"  BLEU {report.bleu.value:.1f}   {report.bleu.signature}")
-    _pronouns(translator, text / "pronouns.tsv")
+    if report.contrastive_accuracy is None:
+        click.echo("  Pronoun accuracy is measured for pairs into German, whose pronouns show which noun they mean.")
+    else:
+        click.echo(f"  Pronoun accuracy {report.contrastive_accuracy:.1%} (guessing: 50 %)")
+    click.echo(f"  All scores, data and settings: {keep_on_card(outcome.run, evaluated) / MARKDOWN}")
     click.echo("\nTranslations:")
     sentences = DEMO_SENTENCES[source]
     for sentence, translation in zip(sentences, translator.translate(sentences), strict=True):
         click.echo(f"  {sentence}\n    → {translation.text}")
-
-
-def _pronouns(translator: Translator, path: Path) -> None:
-    """How often the right target is likelier than the one with the other noun's pronoun."""
-    if not path.exists():
-        click.echo("  Pronoun accuracy is measured for pairs into German, whose pronouns show which noun they mean.")
-        return
-    with path.open(encoding="utf-8", newline="") as file:
-        cases = list(csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
-    right, wrong = (_log_probs(translator, cases, column) for column in (1, 2))
-    accuracy = contrastive_accuracy(right, wrong)
-    click.echo(f"  Pronoun accuracy {accuracy:.1%} of {len(cases)} cases (guessing: 50 %)")
-
-
-def _log_probs(translator: Translator, cases: Sequence[Sequence[str]], column: int) -> list[float]:
-    pairs: Iterable[tuple[str, str]] = [(case[0], case[column]) for case in cases]
-    return [score.log_prob for score in translator.score(pairs)]
 
 
 def _next_commands(run: Path, text: Path, source: str, target: str) -> None:

@@ -245,7 +245,7 @@ def _score_table(report: Report) -> list[str]:
         ]
         for score in report.scores
     ]
-    return _table([["metric", "score", "95 % interval", "signature"], *rows])
+    return plain_table([["metric", "score", "95 % interval", "signature"], *rows])
 
 
 def _bleu_table(report: Report) -> list[str]:
@@ -260,7 +260,7 @@ def _bleu_table(report: Report) -> list[str]:
         ]
         for score in report.bleus
     ]
-    return _table([head, *rows])
+    return plain_table([head, *rows])
 
 
 def _remarks(report: Report) -> list[str]:
@@ -276,7 +276,7 @@ def _remarks(report: Report) -> list[str]:
     return lines + [f"note: {note}" for note in report.notes]
 
 
-def _table(rows: list[list[str]]) -> list[str]:
+def plain_table(rows: list[list[str]]) -> list[str]:
     """Columns as wide as their widest cell."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]

@@ -1,29 +1,101 @@
-"""A model's report: its translations scored, and how likely the references are to it (perplexity, Table 3)."""
+"""A model's report, kept on its card: its translations scored, and how likely the references are to it (Table 3)."""
 
 from __future__ import annotations
 
+import csv
+import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
+from heedful import __version__
+from heedful.card import Evaluation, holding, identify, text_file, write_card, write_translations
+from heedful.card_tables import to_markdown
+from heedful.checkpoint import find_model
 from heedful.corpus import read_lines
-from heedful.evaluation import Perplexity, Report, evaluate_model, perplexities
-from heedful.translation import Translator
+from heedful.errors import CheckpointError, DataError
+from heedful.evaluation import Perplexity, contrastive_accuracy, evaluate_model, perplexities
+from heedful.model_card import card_of, new_card
+from heedful.provenance import commit, machine, now
+from heedful.scores import MAX_RESAMPLED_LINES
+from heedful.significance import packed_counts
+from heedful.translation import Translation, Translator
 
 
-def evaluate_translator(translator: Translator, source: Path, references: Sequence[Path], *, language: str) -> Report:
-    """Translate a file and score it against its references; perplexity is that of the first one."""
+@dataclass(frozen=True, slots=True)
+class Evaluated:
+    """The scores on a test set, and the translations that were scored."""
+
+    evaluation: Evaluation
+    translations: tuple[str, ...]
+
+
+class _Recorder:
+    """A translator that remembers what it said, and how long it took."""
+
+    def __init__(self, translator: Translator) -> None:
+        self.translator, self.texts, self.seconds = translator, list[str](), 0.0
+
+    def translate(self, texts: list[str]) -> Sequence[Translation]:
+        began = time.monotonic()
+        translations = self.translator.translate(texts)
+        self.seconds, self.texts = time.monotonic() - began, [each.text for each in translations]
+        return translations
+
+
+def evaluate_translator(
+    translator: Translator,
+    source: Path,
+    references: Sequence[Path],
+    *,
+    language: str = "",
+    contrast: Path | None = None,
+    device: str = "cpu",
+    engine: str = "torch",
+) -> Evaluated:
+    """Translate a file and score it against its references; perplexity is that of the first one.
+
+    `contrast` is a TSV of source, right and wrong target. `device` and `engine` are what the card calls them.
+    """
+    cases = _cases(contrast) if contrast else None
     lines, targets = list(read_lines(source)), [list(read_lines(path)) for path in references]
+    recorder = _Recorder(translator)
     report = evaluate_model(
-        translator,
+        recorder,
         lines,
         targets,
         language=language or translator.target_language,
         source_name=str(source),
         reference_names=[str(path) for path in references],
     )
-    return msgspec.structs.replace(report, perplexity=reference_perplexity(translator, lines, targets[0]))
+    report = msgspec.structs.replace(
+        report,
+        perplexity=reference_perplexity(translator, lines, targets[0]),
+        contrastive_accuracy=accuracy(translator, cases) if cases else None,
+    )
+    source_file, reference_files = text_file(source), tuple(map(text_file, references))
+    name, digest = identify(source_file, reference_files)
+    few = len(lines) <= MAX_RESAMPLED_LINES
+    evaluation = Evaluation(
+        name=name,
+        sha256=digest,
+        source=source_file,
+        references=reference_files,
+        contrast=text_file(contrast) if contrast else None,
+        date=now(),
+        version=__version__,
+        commit=commit(),
+        machine=machine(device),
+        engine=engine,
+        beam_size=translator.options.beam_size,
+        alpha=translator.options.alpha,
+        seconds=recorder.seconds,
+        report=report,
+        sentence_counts=packed_counts(recorder.texts, targets, tokenizer=report.tokenizer.name) if few else {},
+    )
+    return Evaluated(evaluation, tuple(recorder.texts))
 
 
 def reference_perplexity(translator: Translator, lines: Sequence[str], targets: Sequence[str]) -> Perplexity:
@@ -32,3 +104,37 @@ def reference_perplexity(translator: Translator, lines: Sequence[str], targets: 
     for scored in translator.score(zip(lines, targets, strict=True)):
         total, pieces = total - scored.log_prob, pieces + len(scored.pieces)
     return perplexities(total, pieces, sum(len(target.split()) for target in targets))
+
+
+def accuracy(translator: Translator, cases: Sequence[Sequence[str]]) -> float:
+    """How often the right target (of source, right, wrong) is likelier than the wrong one."""
+    right, wrong = (
+        [scored.log_prob for scored in translator.score((case[0], case[column]) for case in cases)] for column in (1, 2)
+    )
+    return contrastive_accuracy(right, wrong)
+
+
+def _cases(path: Path) -> list[list[str]]:
+    cases = list(csv.reader(read_lines(path), delimiter="\t", quoting=csv.QUOTE_NONE))
+    for number, case in enumerate(cases, start=1):
+        if len(case) != 3:
+            raise DataError(f"{path}:{number}: {len(case)} fields, where source, right and wrong target must stand")
+    if not cases:
+        raise DataError(f"{path} is empty")
+    return cases
+
+
+# --------------------------------------------------------------------------------------------------------- on the card
+
+
+def keep_on_card(model: Path, evaluated: Evaluated) -> Path:
+    """Add the scores to the card of a model, and the translations beside it; returns the folder."""
+    files = find_model(model)
+    folder = files.config.parent
+    if files.weights.parent != folder:
+        raise CheckpointError(f"{files.weights.parent}: is a checkpoint, and a card belongs to a model folder")
+    with holding(folder):
+        card = (card_of(files) or new_card(files)).with_evaluation(evaluated.evaluation)
+        write_translations(folder, evaluated.evaluation, evaluated.translations)
+        write_card(folder, card, to_markdown(card))
+    return folder

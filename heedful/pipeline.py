@@ -22,6 +22,7 @@ from heedful.device import choose_device
 from heedful.distributed import World, check_micro_batches, process_group, world_from_environment
 from heedful.errors import CheckpointError, ConfigError, DataError
 from heedful.model.transformer import Transformer
+from heedful.model_card import remember, write_training_card
 from heedful.run_folder import (
     TRAINING_DATA,
     VALIDATION_DATA,
@@ -51,6 +52,7 @@ class Order:
     layers: tuple[Layer, ...] = ()
     from_model: Path | None = None
     device: str = "auto"
+    name: str = ""  # what the model's card calls it; empty: as the run's folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +134,7 @@ def run_training(
         tokenizer, shards, valid = _prepared(order.run, made, world, say_first)
         trainer = _trainer(order, made.config, tokenizer, device=device, world=world, say=say_first)
         validate = make_validate(valid, tokenizer, made.config) if valid else None
-        return _train(trainer, shards, order.run, validate=validate, stop=stop, on_record=on_record, say=say_first)
+        return _train(trainer, shards, order, validate=validate, stop=stop, on_record=on_record, say=say_first)
 
 
 def prepare_run(order: Order, *, say: Callable[[str], None]) -> None:
@@ -286,14 +288,14 @@ def _resume(trainer: Trainer, last: Path, say: Callable[[str], None]) -> None:
 def _train(
     trainer: Trainer,
     shards: Shards,
-    run: Path,
+    order: Order,
     *,
     validate: Validate | None,
     stop: Callable[[], bool],
     on_record: Callable[[Config, Record], None],
     say: Callable[[str], None],
 ) -> Outcome:
-    scores, reason = None, ""
+    run, scores, reason = order.run, None, ""
     for record in train(trainer, shards, run, validate=validate, stop=stop):
         if isinstance(record, ValidationRecord):
             scores = record.scores
@@ -304,7 +306,7 @@ def _train(
             on_record(trainer.config, record)
     finished = reason in ("steps", "patience")
     if finished and trainer.world.is_first:
-        _finish(trainer.config, run, say)
+        _finish(trainer, order, say)
     model, progress = run / checkpoint.MODEL if finished else None, trainer.progress
     return Outcome(run, model, progress.step, progress.seconds, reason, scores)
 
@@ -316,9 +318,10 @@ def _log(run: Path, record: Record) -> None:
         append_metrics(run, {"kind": "validation", "step": record.step} | asdict(record.scores))
 
 
-def _finish(config: Config, run: Path, say: Callable[[str], None]) -> None:
+def _finish(trainer: Trainer, order: Order, say: Callable[[str], None]) -> None:
     """§6.1: what to translate with is the average of the last checkpoints; or the moving average at the last step."""
-    train_config = config.train
+    config, run = trainer.config, order.run
+    train_config, before = config.train, remember(run / checkpoint.MODEL)
     if train_config.ema_decay:
         paths = [checkpoint.step_folder(run, checkpoint.checkpoint_steps(run)[-1]) / checkpoint.WEIGHTS]
         say(f"the model is the moving average of the weights (train.ema_decay = {train_config.ema_decay})")
@@ -328,6 +331,7 @@ def _finish(config: Config, run: Path, say: Callable[[str], None]) -> None:
         say(f"averaging {len(paths)} of at most {train_config.average_last} checkpoints: {names}")
     checkpoint.save_model(run / checkpoint.MODEL, checkpoint.average(paths), config, run / checkpoint.TOKENIZER)
     _fit_language_id(config, run / checkpoint.MODEL)
+    write_training_card(run, order.name, trainer, paths, before)
 
 
 def _fit_language_id(config: Config, model: Path) -> None:

@@ -90,8 +90,7 @@ def _mecab(
 
 def bleu(hypotheses: Sequence[str], references: References, *, tokenizer: str = "13a", num_resamples: int = 0) -> Bleu:
     """sacreBLEU: cased, its own tokenisation, exponential smoothing."""
-    # force: sacreBLEU's warning about tokenised lines goes to a log; ours is a note in the report.
-    metric = BLEU(tokenize=tokenizer, force=True)
+    metric = bleu_metric(tokenizer)
     result = metric.corpus_score(hypotheses, references, n_bootstrap=num_resamples)
     return _as_bleu(result, "BLEU", str(metric.get_signature()))
 
@@ -107,13 +106,24 @@ def multi_bleu(
 
 def chrf(hypotheses: Sequence[str], references: References, *, num_resamples: int = 0) -> Score:
     """chrF2: the F-score of character n-grams; it needs no tokenizer."""
-    return _score(_Chrf(), hypotheses, references, num_resamples)
+    return _score(chrf_metric(), hypotheses, references, num_resamples)
 
 
 def ter(hypotheses: Sequence[str], references: References, *, language: str = "", num_resamples: int = 0) -> Score:
     """Translation edit rate, lower is better; Chinese and Japanese are counted by character."""
     by_character = base_language(language) in IDEOGRAPHIC
     return _score(_Ter(normalized=by_character, asian_support=by_character), hypotheses, references, num_resamples)
+
+
+def bleu_metric(tokenizer: str) -> Any:
+    """sacreBLEU's BLEU, cased."""
+    # force: sacreBLEU's warning about tokenised lines goes to a log; ours is a note in the report.
+    return BLEU(tokenize=tokenizer, force=True)
+
+
+def chrf_metric() -> Any:
+    """sacreBLEU's chrF2."""
+    return _Chrf()
 
 
 class _Chrf(CHRF):  # type: ignore[misc]  # sacreBLEU's classes are untyped here

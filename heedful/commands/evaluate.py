@@ -13,6 +13,7 @@ from heedful.commands.translate import search_options
 
 if TYPE_CHECKING:
     from heedful.evaluation import Report
+    from heedful.model_evaluation import Evaluated
 
 
 @click.command()
@@ -46,6 +47,9 @@ def score(models: tuple[Path, ...], source: Path, target: Path, form: str, devic
 @click.option(
     "-r", "--reference", "references", type=FILE, multiple=True, required=True, help="May be given several times."
 )
+@click.option(
+    "--contrast", type=FILE, help="TSV of source, right and wrong target: how often the right one is likelier."
+)
 @click.option("-b", "--beam-size", type=int, help="Default: decode.beam_size of the model.")
 @click.option("--alpha", type=float, help="Default: decode.alpha of the model.")
 @click.option("--language", default="", help="Target language. Default: the model's, or the reference's extension.")
@@ -57,6 +61,7 @@ def evaluate(
     source: Path | None,
     hypotheses: Path | None,
     references: tuple[Path, ...],
+    contrast: Path | None,
     beam_size: int | None,
     alpha: float | None,
     language: str,
@@ -64,15 +69,19 @@ def evaluate(
     engine: str,
     device: str,
 ) -> None:
-    """BLEU, chrF and TER with signatures and 95 % intervals: of a model, or of a file of hypotheses."""
+    """BLEU, chrF and TER with signatures and 95 % intervals: of a model, or of a file of hypotheses.
+
+    The scores of a model are added to its card (card.json and card.md in the model folder), its translations to
+    evaluations/ beside it.
+    """
     from heedful.evaluation import evaluate_files
 
-    if hypotheses is not None and not models and source is None:
+    if hypotheses is not None and not models and source is None and contrast is None:
         report = evaluate_files(hypotheses, references, language=language)
     elif models and source is not None and hypotheses is None:
-        report = _evaluate_models(models, source, references, beam_size, alpha, language, engine, device)
+        report = _evaluate_models(models, source, references, contrast, beam_size, alpha, language, engine, device)
     else:
-        raise click.UsageError("give either -m MODEL -s SOURCE, or --hypotheses FILE")
+        raise click.UsageError("give either -m MODEL -s SOURCE, or --hypotheses FILE (without --contrast)")
     click.echo(report.to_json() if form == "json" else report.to_text())
 
 
@@ -80,16 +89,36 @@ def _evaluate_models(
     models: tuple[Path, ...],
     source: Path,
     references: tuple[Path, ...],
+    contrast: Path | None,
     beam_size: int | None,
     alpha: float | None,
     language: str,
     engine: str,
     device: str,
 ) -> Report:
-    """Translate and score; with the perplexity of the first reference."""
+    """Translate and score; the card of a model that stands alone keeps the scores."""
+    from heedful.device import choose_device
     from heedful.model_evaluation import evaluate_translator
     from heedful.translation import Translator
 
     translator = Translator.load(*models, device=device, engine=engine)
     translator.options = search_options(translator.options, beam_size, alpha, None, False, 1, False)
-    return evaluate_translator(translator, source, references, language=language)
+    where = "cpu" if engine == "ctranslate2" else choose_device(device).type
+    evaluated = evaluate_translator(
+        translator, source, references, language=language, contrast=contrast, device=where, engine=engine
+    )
+    _keep(models, evaluated)
+    return evaluated.evaluation.report
+
+
+def _keep(models: tuple[Path, ...], evaluated: Evaluated) -> None:
+    """On the card, or else a line that says why not: the scores are printed anyhow."""
+    from heedful.errors import HeedfulError
+    from heedful.model_evaluation import keep_on_card
+
+    if len(models) > 1:
+        return say("an ensemble has no card: its scores are printed only")
+    try:
+        say(f"the scores are on the card in {keep_on_card(models[0], evaluated)}")
+    except HeedfulError as error:
+        say(f"the scores are printed only: {error}")

@@ -55,7 +55,7 @@ def train(
     from heedful.pipeline import Order
 
     name, layers = layers_of(recipe, preset, _flag_layer(**flags), settings)
-    order = Order(run, name, tuple(layers), from_model, device)
+    order = Order(run, name, tuple(layers), from_model, device, recipe.stem if recipe else "")
     if dry_run:
         return _dry_run(order)
     sys.exit(_launch(order, nproc) if nproc > 1 else _train_here(order))

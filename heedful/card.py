@@ -1,0 +1,242 @@
+"""The reproduction card of a model: what it was made from, by which code, on which machine, and how good it is.
+
+`card.json` and `card.md` lie in the model folder. `heedful train` writes them, `heedful evaluate` adds the scores of a
+test set to them; the translations lie beside them in `evaluations/`. The card itself holds no text of any corpus:
+files are names, counts and digests, and sentences are what BLEU and chrF count in them. Only names of files are kept,
+not where they lay. It knows files and figures; no model, no torch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from heedful.config import Config, to_layer
+from heedful.corpus import text_digest, uncompressed
+from heedful.errors import CheckpointError, DataError
+from heedful.evaluation import Report
+from heedful.provenance import Machine
+
+CARD, MARKDOWN, EVALUATIONS = "card.json", "card.md", "evaluations"
+FORMAT = 1
+
+
+class TextFile(Struct, frozen=True):
+    """A text file: its name, and its lines and SHA-256 once uncompressed (None: it was no longer there)."""
+
+    name: str
+    lines: int | None = None
+    sha256: str | None = None
+
+
+class Corpus(Struct, frozen=True):
+    """Aligned files, and what became of their pairs."""
+
+    source: tuple[TextFile, ...]
+    target: tuple[TextFile, ...]
+    counts: dict[str, int]
+
+
+class Training(Struct, frozen=True, kw_only=True):
+    """How the weights came about."""
+
+    date: str
+    version: str
+    commit: str
+    machine: Machine
+    precision: str
+    seed: int
+    steps: int
+    target_tokens: int
+    seconds: float  # validation included, interruptions not
+    tokens_per_second: float  # target tokens / seconds
+    gpu_hours: float | None  # None: no GPU
+    averaged_steps: tuple[int, ...]
+    training: Corpus
+    validation: Corpus | None
+
+
+class Evaluation(Struct, frozen=True, kw_only=True):
+    """The scores on one test set. `sha256` is that of the digests of source and references."""
+
+    name: str
+    sha256: str
+    source: TextFile
+    references: tuple[TextFile, ...]
+    contrast: TextFile | None = None
+    date: str
+    version: str
+    commit: str
+    machine: Machine
+    engine: str
+    beam_size: int
+    alpha: float
+    seconds: float  # translating alone
+    report: Report
+    sentence_counts: dict[str, str] = {}
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """A test set is its name and what is in it."""
+        return self.name, self.sha256
+
+    @property
+    def file_name(self) -> str:
+        """Where in `evaluations/` the translations lie."""
+        return f"{self.name}.{self.sha256[:8]}.txt"
+
+
+class Card(Struct, frozen=True, kw_only=True):
+    """All of it. `config` is the resolved configuration; where a setting is a file, its name alone."""
+
+    format: int = FORMAT
+    name: str
+    source_language: str
+    target_language: str
+    weights_sha256: str
+    parameters: int
+    vocab_size: int
+    config: dict[str, dict[str, Any]]
+    training: Training | None = None  # None: not known, as for an average that was made by hand
+    evaluations: tuple[Evaluation, ...] = ()
+
+    def to_json(self) -> str:
+        """All fields, for programs; `load_card` reads it back."""
+        return msgspec.json.format(msgspec.json.encode(self), indent=1).decode() + "\n"
+
+    def evaluation(self, sha256: str) -> Evaluation | None:
+        """The scores on a test set, by its digest."""
+        return next((each for each in self.evaluations if each.sha256 == sha256), None)
+
+    def with_evaluation(self, evaluation: Evaluation) -> Card:
+        """The card with these scores added, or in the place of older ones on the same test set."""
+        others = [each for each in self.evaluations if each.key != evaluation.key]
+        return msgspec.structs.replace(self, evaluations=tuple(sorted([*others, evaluation], key=lambda e: e.key)))
+
+
+def load_card(path: str | Path) -> Card:
+    """The card of a run folder or model folder, or one in a file."""
+    file = _card_file(Path(path))
+    try:
+        card = msgspec.json.decode(file.read_bytes(), type=Card)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise CheckpointError(
+            f"{file}: cannot be read as a card ({getattr(error, 'strerror', None) or error})"
+        ) from None
+    if card.format != FORMAT:
+        raise CheckpointError(f"{file}: a card of format {card.format}, and this version reads {FORMAT}")
+    return card
+
+
+def _card_file(path: Path) -> Path:
+    if not path.exists():
+        raise CheckpointError(f"{path}: no such file or folder; a card is a file, or lies in a run or model folder")
+    if path.is_file():
+        return path
+    places = [path / CARD, path / "model" / CARD]
+    found = next((place for place in places if place.is_file()), None)
+    if found is None:
+        raise CheckpointError(f"{path}: holds no {CARD}; heedful evaluate -m {path} … writes one")
+    return found
+
+
+def text_file(path: Path) -> TextFile:
+    """A file as the card names it."""
+    lines, digest = text_digest(path)
+    return TextFile(path.name, lines, digest)
+
+
+def corpus(source: Sequence[Path], target: Sequence[Path], counts: dict[str, int], *, is_current: bool) -> Corpus:
+    """Aligned files and their counts; what the files hold is said only if it is still what was read."""
+    look = text_file if is_current else lambda path: TextFile(path.name)
+    return Corpus(tuple(map(look, source)), tuple(map(look, target)), counts)
+
+
+def named_files(config: Config) -> dict[str, dict[str, Any]]:
+    """The configuration with the names of its files instead of their places."""
+    layer = to_layer(config)
+    for field in ("source", "target", "valid_source", "valid_target"):
+        layer["data"][field] = [Path(name).name for name in layer["data"][field]]
+    layer["tokenizer"]["model"] = Path(layer["tokenizer"]["model"]).name
+    return layer
+
+
+def identify(source: TextFile, references: Sequence[TextFile]) -> tuple[str, str]:
+    """The name and digest of a test set."""
+    digests = " ".join(str(file.sha256) for file in (source, *references))
+    return uncompressed(Path(references[0].name)).name, hashlib.sha256(digests.encode()).hexdigest()
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file as it is."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+# ------------------------------------------------------------------------------------------------------ in the folder
+
+
+def write_card(folder: Path, card: Card, markdown: str) -> None:
+    """card.json and card.md, each whole or not at all."""
+    _write(folder / MARKDOWN, markdown)
+    _write(folder / CARD, card.to_json())
+
+
+def write_translations(folder: Path, evaluation: Evaluation, lines: Sequence[str]) -> None:
+    """The translations that were scored, one a line."""
+    with _explained(folder / EVALUATIONS):
+        (folder / EVALUATIONS).mkdir(exist_ok=True)
+    _write(folder / EVALUATIONS / evaluation.file_name, "".join(f"{line}\n" for line in lines))
+
+
+def read_translations(folder: Path) -> dict[str, str]:
+    """All translations that lie beside a card, by the file's name."""
+    files = (folder / EVALUATIONS).glob("*.txt")
+    return {file.name: file.read_text(encoding="utf-8") for file in files}
+
+
+def keep_translations(folder: Path, translations: dict[str, str]) -> None:
+    """Put back what `read_translations` gave."""
+    if translations:
+        with _explained(folder / EVALUATIONS):
+            (folder / EVALUATIONS).mkdir(exist_ok=True)
+        for name, text in translations.items():
+            _write(folder / EVALUATIONS / name, text)
+
+
+@contextmanager
+def holding(folder: Path) -> Iterator[None]:
+    """One evaluation at a time changes a card; the others wait. (Where folders cannot be locked, nobody waits.)"""
+    with ExitStack() as stack:
+        with suppress(ImportError, OSError):
+            import fcntl
+
+            descriptor = os.open(folder, os.O_RDONLY)
+            stack.callback(os.close, descriptor)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+
+
+def _write(path: Path, text: str) -> None:
+    with _explained(path):
+        temporary = path.with_name(f".{path.name}.{os.getpid()}.writing")
+        try:
+            temporary.write_text(text, encoding="utf-8", newline="\n")
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise DataError(f"{path}: cannot be written ({error.strerror})") from None

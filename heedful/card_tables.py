@@ -1,0 +1,309 @@
+"""Cards as tables: one card in full, or several side by side on the test sets that they share. As text or Markdown."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from heedful.card import Card, Corpus, Evaluation, TextFile, Training
+from heedful.config import layer_to_toml
+from heedful.evaluation import Report, plain_table
+from heedful.significance import BLEU, CHRF, Comparison, paired_bootstrap, unpack
+
+Rows: TypeAlias = list[list[str]]  # the first is the heading
+Form: TypeAlias = Literal["text", "md"]
+
+
+class Section(Struct, frozen=True):
+    """A heading with a table under it, or with lines that stand as they are."""
+
+    title: str
+    rows: Rows = []
+    lines: tuple[str, ...] = ()
+
+
+# ------------------------------------------------------------------------------------------------------------ one card
+
+
+def to_markdown(card: Card) -> str:
+    """A card as people read it in a repository."""
+    return "\n\n".join([f"# {_title(card)}", *(_markdown(section) for section in _sections(card))]) + "\n"
+
+
+def to_text(card: Card) -> str:
+    """A card as people read it on a terminal."""
+    return "\n\n".join([_title(card), *(_text(section) for section in _sections(card))])
+
+
+def _title(card: Card) -> str:
+    return f"{card.name}: {card.source_language or '?'} → {card.target_language or '?'}"
+
+
+def _sections(card: Card) -> list[Section]:
+    training = card.training
+    facts = [["", ""], ["model", f"{card.parameters:,} parameters, {card.vocab_size:,} word pieces"]]
+    facts += _training_facts(training) if training else [["training", "not known"]]
+    facts += [["weights, SHA-256", card.weights_sha256]]
+    files = [Section("Data", _data_rows(training))] if training else []
+    scores = [_scores(evaluation) for evaluation in card.evaluations]
+    toml = layer_to_toml(card.config).rstrip()
+    return [Section("Model", facts), *files, *scores, Section("Configuration", lines=tuple(toml.splitlines()))]
+
+
+def _training_facts(training: Training) -> Rows:
+    hours = "" if training.gpu_hours is None else f", {training.gpu_hours:.3f} GPU-hours"
+    several = "s" if len(training.averaged_steps) > 1 else ""
+    steps = ", ".join(map(str, training.averaged_steps))
+    return [
+        ["average of", f"{len(training.averaged_steps)} checkpoint{several} (step{several} {steps})"],
+        ["seed", str(training.seed)],
+        ["trained", f"{training.steps:,} steps, {training.target_tokens:,} target tokens, {training.precision}"],
+        [
+            "time",
+            f"{training.seconds:,.1f} s, validation included: {training.tokens_per_second:,.0f} target tokens/s{hours}",
+        ],
+        ["machine", training.machine.describe()],
+        ["code", code(training)],
+        ["date", training.date],
+    ]
+
+
+def code(made: Training | Evaluation) -> str:
+    """Version and commit."""
+    return f"heedful {made.version}" + (f", commit {made.commit}" if made.commit else "")
+
+
+def _data_rows(training: Training) -> Rows:
+    rows = [["part", "file", "lines", "SHA-256 of the text"]]
+    for part, corpus in {"training": training.training, "validation": training.validation}.items():
+        if corpus:
+            rows += [[part, *_file_cells(file)] for file in (*corpus.source, *corpus.target)]
+            rows += [[part, "pairs kept", f"{corpus.counts['kept']:,}", _left_out(corpus)]]
+    return rows
+
+
+def _file_cells(file: TextFile) -> list[str]:
+    lines = "" if file.lines is None else f"{file.lines:,}"
+    return [file.name, lines, file.sha256 or "not known: the file was no longer there, or changed"]
+
+
+def _left_out(corpus: Corpus) -> str:
+    """What became of the others, and how much text there is."""
+    return ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in corpus.counts.items() if name != "kept")
+
+
+def _scores(evaluation: Evaluation) -> Section:
+    report = evaluation.report
+    rows = [["metric", "score", "95 % interval", "signature"]]
+    for score in report.scores:
+        interval = f"{score.interval.mean:.2f} ± {score.interval.margin:.2f}" if score.interval else ""
+        lower = " (lower is better)" if score is report.ter else ""
+        rows.append([score.name + lower, f"{score.value:.2f}", interval, score.signature])
+    if report.perplexity:
+        rows.append(["perplexity per word piece", f"{report.perplexity.per_piece:.3f}", "", ""])
+        if report.perplexity.per_word is not None:
+            rows.append(["perplexity per word", f"{report.perplexity.per_word:.3f}", "", ""])
+    if report.contrastive_accuracy is not None and evaluation.contrast:
+        cases = f"{evaluation.contrast.lines:,} cases of {evaluation.contrast.name}"
+        rows.append(["contrastive accuracy", f"{report.contrastive_accuracy:.1%}", "", cases])
+    how = f"beam {evaluation.beam_size}, α {evaluation.alpha}, {evaluation.seconds:,.1f} s, {code(evaluation)}"
+    where = f"{evaluation.machine.describe()} ({evaluation.engine})"
+    rows.append(["translated", f"{report.num_lines:,} lines", "", f"{how}; {where}"])
+    rows.append(["test set, SHA-256", "", "", evaluation.sha256])
+    return Section(f"Scores on {evaluation.name}", rows)
+
+
+# ------------------------------------------------------------------------------------------------- several side by side
+
+
+class Row(Struct, frozen=True):
+    """Cards that stand together in one row: one, or those of several seeds."""
+
+    name: str
+    cards: tuple[Card, ...]
+
+
+class Cell(Struct, frozen=True):
+    """A figure of a row: the mean over its cards, and their standard deviation where there are several."""
+
+    mean: float
+    spread: float | None = None
+
+    def show(self, digits: int = 2) -> str:
+        """`41.23` or `41.23 ± 0.20`."""
+        spread = "" if self.spread is None else f" ± {self.spread:.{digits}f}"
+        return f"{self.mean:.{digits}f}{spread}"
+
+
+class Line(Struct, frozen=True):
+    """A row's figures on one test set; the comparisons are with the first row, by paired bootstrap."""
+
+    name: str
+    seeds: tuple[int | None, ...]
+    cells: dict[str, Cell]
+    comparisons: dict[str, Comparison] = {}
+
+
+class Block(Struct, frozen=True):
+    """One test set, and every row that was scored on it."""
+
+    test: str
+    sha256: str
+    signature: str
+    lines: tuple[Line, ...]
+
+
+def rows_of(cards: Sequence[Card]) -> list[Row]:
+    """One row a card."""
+    return [Row(card.name, (card,)) for card in cards]
+
+
+def rows_by_recipe(cards: Sequence[Card]) -> list[Row]:
+    """Cards that differ in nothing but the seed make one row."""
+    groups: dict[bytes, list[Card]] = {}
+    for card in cards:
+        groups.setdefault(_recipe(card), []).append(card)
+    return [Row(group[0].name, tuple(group)) for group in groups.values()]
+
+
+def _recipe(card: Card) -> bytes:
+    """What two cards share that differ in the seed alone: settings, training text, sizes."""
+    config = {section: {f: v for f, v in fields.items() if f != "seed"} for section, fields in card.config.items()}
+    training = card.training
+    digests = [file.sha256 for file in (*training.training.source, *training.training.target)] if training else []
+    return msgspec.json.encode([config, card.vocab_size, digests], order="sorted")
+
+
+def blocks(rows: Sequence[Row]) -> list[Block]:
+    """Every test set, in the order in which the cards name them."""
+    tests = {e.sha256: e for row in rows for card in row.cards for e in card.evaluations}
+    return [_block(test, rows) for test in tests.values()]
+
+
+def _block(test: Evaluation, rows: Sequence[Row]) -> Block:
+    found = [(row, [e for card in row.cards if (e := card.evaluation(test.sha256))]) for row in rows]
+    scored = [(row, evaluations) for row, evaluations in found if evaluations]
+    first = scored[0][1]
+    lines = (_line(row, evaluations, first) for row, evaluations in scored)
+    return Block(test.name, test.sha256, test.report.bleu.signature, tuple(lines))
+
+
+def _line(row: Row, evaluations: Sequence[Evaluation], first: Sequence[Evaluation]) -> Line:
+    seeds = tuple(card.training.seed if card.training else None for card in row.cards)
+    cells = {name: cell for name, value in FIGURES.items() if (cell := _cell(evaluations, value))}
+    compared = evaluations is not first and len(evaluations) == len(first) == 1
+    return Line(row.name, seeds, cells, compare(first[0], evaluations[0]) if compared else {})
+
+
+def _cell(evaluations: Sequence[Evaluation], value: Callable[[Report], float | None]) -> Cell | None:
+    values = [number for evaluation in evaluations if (number := value(evaluation.report)) is not None]
+    if not values or len(values) < len(evaluations):
+        return None
+    return Cell(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None)
+
+
+def compare(baseline: Evaluation, system: Evaluation) -> dict[str, Comparison]:
+    """Paired bootstrap on what both cards counted in each sentence; only figures that were computed alike."""
+    tokenizers = {BLEU: baseline.report.tokenizer.name == system.report.tokenizer.name, CHRF: True}
+    shared = [name for name in (BLEU, CHRF) if name in baseline.sentence_counts and name in system.sentence_counts]
+    return {
+        name: paired_bootstrap(
+            name, unpack(name, baseline.sentence_counts[name]), unpack(name, system.sentence_counts[name])
+        )
+        for name in shared
+        if tokenizers[name]
+    }
+
+
+FIGURES: dict[str, Callable[[Report], float | None]] = {
+    "BLEU": lambda report: report.bleu.value,
+    "chrF2": lambda report: report.chrf.value,
+    "TER": lambda report: report.ter.value,
+    "BLEU, paper's": lambda report: report.paper_bleu.value if report.paper_bleu else None,
+    "BLEU, lc tok": lambda report: report.lowercased_tokenised.value if report.lowercased_tokenised else None,
+    "perplexity": lambda report: report.perplexity.per_piece if report.perplexity else None,
+    "contrast, %": lambda report: None if report.contrastive_accuracy is None else 100 * report.contrastive_accuracy,
+}
+
+
+def side_by_side(rows: Sequence[Row], form: Form) -> str:
+    """Several rows as one table a test set, behind a table of how they were trained."""
+    sections = [Section("Training", _training_rows(rows)), *(_block_section(block) for block in blocks(rows))]
+    show = _markdown if form == "md" else _text
+    notes = (
+        "± behind a mean: the standard deviation over seeds. p: paired bootstrap against the first row, 1,000 draws"
+    )
+    return "\n\n".join([*map(show, sections), notes])
+
+
+def _training_rows(rows: Sequence[Row]) -> Rows:
+    heading = ["card", "seed", "pair", "parameters", "steps", "s", "target tokens/s", "GPU-hours", "machine", "code"]
+    return [heading, *(_training_row(row) for row in rows)]
+
+
+def _training_row(row: Row) -> list[str]:
+    card, trainings = row.cards[0], [card.training for card in row.cards if card.training]
+    start = [row.name, _seeds(training.seed for training in trainings)]
+    start += [f"{card.source_language}→{card.target_language}", f"{card.parameters:,}"]
+    if not trainings:
+        return [*start, "", "", "", "", "", ""]
+    seconds, speeds = ([getattr(t, name) for t in trainings] for name in ("seconds", "tokens_per_second"))
+    hours = [t.gpu_hours for t in trainings if t.gpu_hours is not None]
+    return [
+        *start,
+        f"{statistics.fmean(t.steps for t in trainings):,.0f}",
+        f"{statistics.fmean(seconds):,.1f}",
+        f"{statistics.fmean(speeds):,.0f}",
+        f"{statistics.fmean(hours):.3f}" if hours else "",
+        trainings[0].machine.describe(),
+        code(trainings[0]),
+    ]
+
+
+def _seeds(seeds: Iterable[int | None]) -> str:
+    return ", ".join("?" if seed is None else str(seed) for seed in seeds)
+
+
+def _block_section(block: Block) -> Section:
+    names = [name for name in FIGURES if any(name in line.cells for line in block.lines)]
+    tested = [name for name in (BLEU, CHRF) if any(name in line.comparisons for line in block.lines)]
+    heading = ["card", "seed", *names, *(f"Δ {name} (p)" for name in tested)]
+    rows = [heading]
+    for line in block.lines:
+        cells = [line.cells[name].show() if name in line.cells else "" for name in names]
+        deltas = [_delta(line.comparisons.get(name)) for name in tested]
+        rows.append([line.name, _seeds(line.seeds), *cells, *deltas])
+    return Section(f"{block.test} ({block.sha256[:8]}; {block.signature})", rows)
+
+
+def _delta(comparison: Comparison | None) -> str:
+    return "" if comparison is None else f"{comparison.difference:+.2f} ({comparison.p_value:.3f})"
+
+
+def to_builtins(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """The figures of `side_by_side`, for programs."""
+    compared: list[dict[str, Any]] = msgspec.to_builtins(blocks(rows))
+    return compared
+
+
+# ------------------------------------------------------------------------------------------------------- text, Markdown
+
+
+def _text(section: Section) -> str:
+    body = section.lines or plain_table([row for row in section.rows if any(row)])
+    return "\n".join([section.title, *(f"  {line}" for line in body)])
+
+
+def _markdown(section: Section) -> str:
+    body = [*markdown_table(section.rows)] if section.rows else ["```toml", *section.lines, "```"]
+    return "\n".join([f"## {section.title}", "", *body])
+
+
+def markdown_table(rows: Rows) -> list[str]:
+    """A table with its heading."""
+    heading, *rest = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
+    return [heading, "|" + "---|" * len(rows[0]), *rest]

@@ -1,0 +1,30 @@
+"""`heedful card`: what a model was made from and how good it is; several models side by side."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from heedful.commands.options import FILE
+
+
+@click.command()
+@click.argument("cards", type=FILE, nargs=-1, required=True, metavar="MODEL_OR_CARD…")
+@click.option("--seeds", "by_recipe", is_flag=True, help="One row for cards that differ in the seed: mean and spread.")
+@click.option("--format", "form", type=click.Choice(["text", "md", "json"]), default="text", show_default=True)
+def card(cards: tuple[Path, ...], by_recipe: bool, form: str) -> None:
+    """The reproduction card of a model; several side by side, with paired bootstrap against the first."""
+    from heedful.card import load_card
+    from heedful.card_tables import rows_by_recipe, rows_of, side_by_side, to_builtins, to_markdown, to_text
+
+    loaded = [load_card(path) for path in cards]
+    if len(loaded) == 1:
+        (one,) = loaded
+        shown = {"text": to_text(one), "md": to_markdown(one), "json": one.to_json()}[form]
+        return click.echo(shown.rstrip())
+    rows = rows_by_recipe(loaded) if by_recipe else rows_of(loaded)
+    if form == "json":
+        return click.echo(json.dumps(to_builtins(rows), indent=1, ensure_ascii=False))
+    click.echo(side_by_side(rows, "md" if form == "md" else "text"))

@@ -1,0 +1,125 @@
+"""The card of a model folder, when its training ends, and when it has none yet.
+
+The scores on an older card are kept as long as the weights are the same, bit for bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+
+import msgspec
+
+from heedful import __version__
+from heedful.card import (
+    Card,
+    Corpus,
+    Evaluation,
+    Training,
+    corpus,
+    file_digest,
+    keep_translations,
+    load_card,
+    named_files,
+    read_translations,
+    write_card,
+)
+from heedful.card_tables import to_markdown
+from heedful.checkpoint import MODEL, TOKENIZER, ModelFiles, find_model, load_config
+from heedful.config import Config
+from heedful.errors import CheckpointError, DataError
+from heedful.provenance import commit, machine, now
+from heedful.run_folder import TRAINING_DATA, VALIDATION_DATA
+from heedful.shards import is_current, open_shards
+from heedful.sizes import num_parameters
+from heedful.tokenizer import Tokenizer
+from heedful.trainer import Trainer
+
+
+def new_card(files: ModelFiles, name: str = "") -> Card:
+    """What can be said of any model; it is named after its folder unless told."""
+    folder, config = files.config.parent.absolute(), load_config(files.config)
+    vocab_size = Tokenizer.load(files.tokenizer).vocab_size
+    return Card(
+        name=name or (folder.parent.name if folder.name == MODEL else folder.name),
+        source_language=config.data.source_language,
+        target_language=config.data.target_language,
+        weights_sha256=file_digest(files.weights),
+        parameters=num_parameters(config.model, vocab_size),
+        vocab_size=vocab_size,
+        config=named_files(config),
+    )
+
+
+def card_of(files: ModelFiles) -> Card | None:
+    """The card that lies there, if it speaks of these weights."""
+    try:
+        card = load_card(files.config.parent)
+    except CheckpointError:
+        return None
+    return card if card.weights_sha256 == file_digest(files.weights) else None
+
+
+class Remembered(msgspec.Struct, frozen=True):
+    """What was known of a model folder before it was written anew."""
+
+    weights_sha256: str = ""
+    evaluations: tuple[Evaluation, ...] = ()
+    translations: dict[str, str] = {}
+
+
+def remember(model: Path) -> Remembered:
+    """The scores and translations of a model folder; nothing where it has none."""
+    with suppress(CheckpointError, OSError, UnicodeDecodeError):
+        card = load_card(model)
+        return Remembered(card.weights_sha256, card.evaluations, read_translations(model))
+    return Remembered()
+
+
+def write_training_card(run: Path, name: str, trainer: Trainer, averaged: Sequence[Path], before: Remembered) -> None:
+    """The card of the model that a run has come to."""
+    folder = run / MODEL
+    card = new_card(find_model(folder), name or run.absolute().name)
+    card = msgspec.structs.replace(card, training=_training(run, trainer, averaged))
+    if card.weights_sha256 == before.weights_sha256:
+        card = msgspec.structs.replace(card, evaluations=before.evaluations)
+        keep_translations(folder, before.translations)
+    write_card(folder, card, to_markdown(card))
+
+
+def _training(run: Path, trainer: Trainer, averaged: Sequence[Path]) -> Training:
+    config, progress = trainer.config, trainer.progress
+    here = machine(trainer.device.type, processes=trainer.world.size)
+    return Training(
+        date=now(),
+        version=__version__,
+        commit=commit(),
+        machine=here,
+        precision=trainer.precision,
+        seed=config.train.seed,
+        steps=progress.step,
+        target_tokens=progress.target_tokens,
+        seconds=progress.seconds,
+        tokens_per_second=progress.target_tokens / max(progress.seconds, 1e-9),
+        gpu_hours=here.num_gpus * progress.seconds / 3600 if here.gpu else None,
+        averaged_steps=tuple(int(path.parent.name.removeprefix("step-")) for path in averaged),
+        training=_corpus(run / TRAINING_DATA, config.data.source, config.data.target, run, config),
+        validation=(
+            _corpus(run / VALIDATION_DATA, config.data.valid_source, config.data.valid_target, run, config)
+            if config.data.valid_source
+            else None
+        ),
+    )
+
+
+def _corpus(shards: Path, source: Sequence[str], target: Sequence[str], run: Path, config: Config) -> Corpus:
+    """Counts are those of the shards; digests only of files that still hold what the shards were made from."""
+    sources, targets = [Path(name) for name in source], [Path(name) for name in target]
+    tokenizer = Tokenizer.load(run / TOKENIZER)
+    try:
+        same = is_current(shards, sources, targets, tokenizer, config.data.max_length)
+    except DataError:  # a file has gone
+        same = False
+    return corpus(sources, targets, asdict(open_shards(shards).counts), is_current=same)

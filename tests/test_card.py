@@ -1,0 +1,334 @@
+"""The reproduction card: what it says is so, it is written whole or not at all, and cards can be compared."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import lzma
+import os
+import subprocess
+import threading
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from click.testing import CliRunner, Result
+
+from heedful import __version__, provenance
+from heedful.api import train
+from heedful.card import Card, load_card, text_file
+from heedful.card_tables import rows_by_recipe, rows_of, side_by_side, to_builtins, to_markdown
+from heedful.cli import commands
+from heedful.corpus import text_digest
+from heedful.errors import CheckpointError, HeedfulError
+from heedful.model_evaluation import evaluate_translator, keep_on_card
+from heedful.translation import Translator
+from tests.small_models import TEXT, small_model
+
+SETTINGS: dict[str, Any] = {
+    "train.batch_tokens": 256,
+    "train.checkpoint_steps": 2,
+    "data.max_length": 120,
+    "model.d_model": 16,
+    "model.d_ff": 32,
+    "model.num_layers": 1,
+}
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("text")
+    lines = [f"the cat number {n} sat on the mat" for n in range(200)]
+    (folder / "train.en").write_text("\n".join(lines) + "\n")
+    with gzip.open(folder / "train.de.gz", "wt") as file:
+        file.write("\n".join(line.replace("the", "die") for line in lines) + "\n")
+    (folder / "test.en").write_text("\n".join(TEXT[0::2]) + "\n")
+    (folder / "test.de").write_text("\n".join(TEXT[1::2]) + "\n")
+    (folder / "pronouns.tsv").write_text("it ran\tes lief\tsie lief\nit sat\tsie saß\tes saß\n")
+    return folder
+
+
+def trained(text: Path, run: Path, **more: Any) -> Path:
+    settings = SETTINGS | {"train.steps": 4, "train.validate_steps": 4} | more
+    train(
+        text / "train.en",
+        text / "train.de.gz",
+        run,
+        valid_source=text / "test.en",
+        valid_target=text / "test.de",
+        preset="tiny",
+        device="cpu",
+        settings=settings,
+    )
+    return run
+
+
+@pytest.fixture(scope="module")
+def run(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return trained(text, tmp_path_factory.mktemp("runs") / "mine", **{"train.seed": 7})
+
+
+def call(*arguments: object) -> Result:
+    return CliRunner().invoke(commands, [str(argument) for argument in arguments])
+
+
+def evaluated(model: Path, text: Path, *more: object) -> Result:
+    done = call("evaluate", "-m", model, "-s", text / "test.en", "-r", text / "test.de", "--device", "cpu", *more)
+    assert done.exit_code == 0, done.output
+    return done
+
+
+# ---------------------------------------------------------------------------------------------------- after training
+
+
+def test_training_leaves_a_card_that_names_its_data_code_machine_and_settings(run: Path, text: Path) -> None:
+    card = load_card(run)
+    training = card.training
+    assert training is not None
+    assert (card.name, card.source_language, card.target_language) == ("mine", "en", "de")
+    assert (training.seed, training.steps, training.averaged_steps) == (7, 4, (2, 4))
+    assert (training.version, training.precision, training.gpu_hours) == (__version__, "fp32", None)
+    assert training.machine.cores == os.cpu_count()
+    assert training.tokens_per_second == pytest.approx(training.target_tokens / training.seconds)
+    assert card.config["train"]["seed"] == 7
+    assert card.config["data"]["source"] == ["train.en"], "a card says nothing of the folders of this machine"
+    assert card.weights_sha256 == hashlib.sha256((run / "model" / "model.safetensors").read_bytes()).hexdigest()
+
+
+def test_the_digests_of_the_data_are_those_of_the_uncompressed_text(run: Path, text: Path) -> None:
+    training = load_card(run).training
+    assert training is not None
+    (source,), (target,) = training.training.source, training.training.target
+    assert source.sha256 == hashlib.sha256((text / "train.en").read_bytes()).hexdigest()
+    assert target.sha256 == hashlib.sha256(gzip.decompress((text / "train.de.gz").read_bytes())).hexdigest()
+    assert (source.lines, target.lines, training.training.counts["kept"]) == (200, 200, 200)
+    assert training.validation is not None
+    assert [file.name for file in training.validation.source] == ["test.en"]
+
+
+@pytest.mark.parametrize("content", [b"", b"a", b"a\n", b"a\nb", b"a\n\n"])
+def test_lines_and_digest_do_not_depend_on_compression(content: bytes, tmp_path: Path) -> None:
+    files = {"a.en": content, "a.en.gz": gzip.compress(content), "a.en.xz": lzma.compress(content)}
+    found = set()
+    for name, written in files.items():
+        (tmp_path / name).write_bytes(written)
+        found.add(text_digest(tmp_path / name))
+    assert found == {(len(content.splitlines()), hashlib.sha256(content).hexdigest())}
+
+
+def test_data_that_changed_since_is_not_vouched_for(text: Path, tmp_path: Path) -> None:
+    for name in ("train.en", "train.de.gz", "test.en", "test.de"):
+        (tmp_path / name).write_bytes((text / name).read_bytes())
+    trained(tmp_path, tmp_path / "run")
+    (tmp_path / "train.en").unlink()
+    trained(tmp_path, tmp_path / "run", **{"train.steps": 6})
+    training = load_card(tmp_path / "run").training
+    assert training is not None
+    assert training.steps == 6
+    assert training.training.source[0].sha256 is None
+    assert training.training.counts["kept"] == 200
+    assert "no longer there" in (tmp_path / "run" / "model" / "card.md").read_text()
+
+
+def test_the_recipe_gives_the_card_its_name(text: Path, tmp_path: Path) -> None:
+    recipe = tmp_path / "cats-en-de.toml"
+    recipe.write_text('preset = "tiny"\n')
+    settings = SETTINGS | {"train.steps": 1}
+    train(text / "train.en", text / "train.de.gz", tmp_path / "run", recipe=recipe, device="cpu", settings=settings)
+    assert load_card(tmp_path / "run").name == "cats-en-de"
+
+
+# ---------------------------------------------------------------------------------------------------- after evaluating
+
+
+def test_evaluating_adds_the_scores_and_the_translations(text: Path, tmp_path: Path) -> None:
+    model = small_model(tmp_path / "small")
+    shown = evaluated(model, text, "--format", "json", "-b", 2, "--contrast", text / "pronouns.tsv").stdout
+    card = load_card(model)
+    (evaluation,) = card.evaluations
+    assert evaluation.report.to_json() == shown.rstrip()
+    assert (evaluation.name, evaluation.beam_size, card.training) == ("test.de", 2, None)
+    assert evaluation.report.contrastive_accuracy in (0.0, 0.5, 1.0)
+    assert evaluation.references[0] == text_file(text / "test.de")
+    (translations,) = (model / "evaluations").iterdir()
+    assert translations.name == f"test.de.{evaluation.sha256[:8]}.txt"
+    assert len(translations.read_text(encoding="utf-8").splitlines()) == 2
+    markdown = (model / "card.md").read_text(encoding="utf-8")
+    assert markdown == to_markdown(card)
+    for metric in ("BLEU", "chrF2", "TER", "compounds split", "lower-cased", "perplexity per word", "contrastive"):
+        assert metric in markdown
+
+
+def test_a_second_evaluation_of_a_test_set_takes_the_place_of_the_first(text: Path, tmp_path: Path) -> None:
+    model = small_model(tmp_path / "small")
+    (tmp_path / "test.de").write_text("\n".join(TEXT[1::2]) + "!\n")
+    evaluated(model, text)
+    evaluated(model, text, "-b", 1)
+    assert [each.beam_size for each in load_card(model).evaluations] == [1]
+    assert call("evaluate", "-m", model, "-s", text / "test.en", "-r", tmp_path / "test.de").exit_code == 0
+    assert len(load_card(model).evaluations) == 2, "a file of the same name with other text is another test set"
+
+
+def test_a_compressed_test_set_is_the_same_test_set(text: Path, tmp_path: Path) -> None:
+    model = small_model(tmp_path / "small")
+    evaluated(model, text)
+    for name in ("test.en", "test.de"):
+        with lzma.open(tmp_path / f"{name}.xz", "wb") as file:
+            file.write((text / name).read_bytes())
+    assert call("evaluate", "-m", model, "-s", tmp_path / "test.en.xz", "-r", tmp_path / "test.de.xz").exit_code == 0
+    assert len(load_card(model).evaluations) == 1
+
+
+def test_starting_a_finished_run_again_keeps_the_scores_and_new_weights_drop_them(text: Path, tmp_path: Path) -> None:
+    run = trained(text, tmp_path / "run")
+    evaluated(run, text)
+    before = load_card(run).evaluations
+    translations = [file.read_bytes() for file in (run / "model" / "evaluations").iterdir()]
+    trained(text, run)
+    assert load_card(run).evaluations == before
+    assert [file.read_bytes() for file in (run / "model" / "evaluations").iterdir()] == translations
+    trained(text, run, **{"train.steps": 6})
+    assert load_card(run).evaluations == ()
+    assert not (run / "model" / "evaluations").exists()
+
+
+def test_scores_of_other_weights_do_not_stay_on_the_card(text: Path, tmp_path: Path) -> None:
+    model, other = small_model(tmp_path / "small"), small_model(tmp_path / "other", seed=2)
+    evaluated(model, text)
+    (model / "model.safetensors").write_bytes((other / "model.safetensors").read_bytes())
+    (text / "more.de").write_bytes((text / "test.de").read_bytes())
+    assert call("evaluate", "-m", model, "-s", text / "test.en", "-r", text / "more.de").exit_code == 0
+    assert [each.name for each in load_card(model).evaluations] == ["more.de"]
+
+
+def test_many_evaluations_at_once_lose_nothing(text: Path, tmp_path: Path) -> None:
+    model = small_model(tmp_path / "small")
+    evaluation = evaluate_translator(Translator.load(model, device="cpu"), text / "test.en", [text / "test.de"])
+    many = [msgspec.structs.replace(evaluation.evaluation, name=f"test{n}.de", sha256=f"{n:064x}") for n in range(8)]
+    results = [type(evaluation)(each, evaluation.translations) for each in many]
+    threads = [threading.Thread(target=keep_on_card, args=(model, result)) for result in results]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {each.name for each in load_card(model).evaluations} == {each.name for each in many}
+    assert not list(model.rglob(".*.writing"))
+
+
+@pytest.mark.parametrize("broken", ["card.json", "evaluations"])
+def test_a_folder_that_cannot_be_written_costs_the_card_and_not_the_scores(
+    broken: str, text: Path, tmp_path: Path
+) -> None:
+    model = small_model(tmp_path / "small")
+    if broken == "evaluations":
+        (model / "evaluations").write_text("a file where a folder should be")
+    else:
+        (model / "card.json").mkdir()
+    done = evaluated(model, text)
+    assert "BLEU" in done.stdout
+    assert done.stderr.count("\n") == 1
+    assert "printed only" in done.stderr
+    assert "cannot be written" in done.stderr
+
+
+def test_checkpoints_and_ensembles_have_no_card(run: Path, text: Path) -> None:
+    before = (run / "model" / "card.json").read_bytes()
+    assert "is a checkpoint" in evaluated(run / "checkpoints" / "step-00000002", text).stderr
+    assert "an ensemble has no card" in evaluated(run, text, "-m", run).stderr
+    assert (run / "model" / "card.json").read_bytes() == before
+
+
+def test_a_contrast_that_is_no_contrast_names_the_line(text: Path, tmp_path: Path) -> None:
+    (tmp_path / "bad.tsv").write_text("a\tb\tc\na\tb\n")
+    model = small_model(tmp_path / "small")
+    files = ["-s", text / "test.en", "-r", text / "test.de", "--contrast", tmp_path / "bad.tsv"]
+    done = call("evaluate", "-m", model, *files)
+    assert isinstance(done.exception, HeedfulError)
+    assert "bad.tsv:2: 2 fields" in str(done.exception)
+
+
+# ------------------------------------------------------------------------------------------------------- `heedful card`
+
+
+def card_with(card: Card, seed: int, bleu: float) -> Card:
+    """A card as another seed might have left it."""
+    (evaluation,) = card.evaluations
+    report = msgspec.structs.replace(
+        evaluation.report, bleu=msgspec.structs.replace(evaluation.report.bleu, value=bleu)
+    )
+    config = card.config | {"train": card.config["train"] | {"seed": seed}}
+    return msgspec.structs.replace(
+        card,
+        config=config,
+        evaluations=(msgspec.structs.replace(evaluation, report=report),),
+    )
+
+
+@pytest.fixture(scope="module")
+def scored(text: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("scored")
+    models = [small_model(folder / "one"), small_model(folder / "two", seed=2)]
+    for model in models:
+        evaluated(model, text)
+    return models[0], models[1]
+
+
+def test_one_card_is_printed_as_text_markdown_or_json(scored: tuple[Path, Path]) -> None:
+    model, _ = scored
+    text, markdown, as_json = (call("card", model, "--format", form).stdout for form in ("text", "md", "json"))
+    assert "Scores on test.de" in text
+    assert markdown == (model / "card.md").read_text(encoding="utf-8")
+    assert as_json == (model / "card.json").read_text(encoding="utf-8")
+    assert call("card", model / "card.json").stdout == text
+
+
+def test_several_cards_are_compared_with_the_first(scored: tuple[Path, Path]) -> None:
+    (block,) = json.loads(call("card", *scored, "--format", "json").stdout)
+    first, second = block["lines"]
+    assert first["comparisons"] == {}
+    assert set(second["comparisons"]) == {"BLEU", "chrF2"}
+    difference = second["cells"]["BLEU"]["mean"] - first["cells"]["BLEU"]["mean"]
+    assert second["comparisons"]["BLEU"]["difference"] == pytest.approx(difference, abs=1e-9)
+    assert "Δ BLEU (p)" in call("card", *scored).stdout
+    assert "| two | ?" in call("card", *scored, "--format", "md").stdout
+
+
+def test_seeds_of_one_recipe_make_one_row_with_mean_and_spread(scored: tuple[Path, Path]) -> None:
+    card = load_card(scored[0])
+    cards = [card_with(card, seed, bleu) for seed, bleu in ((1, 40.0), (2, 41.0), (3, 42.0))]
+    other = msgspec.structs.replace(cards[0], config=card.config | {"decode": card.config["decode"] | {"alpha": 1.0}})
+    assert [len(row.cards) for row in rows_by_recipe([*cards, other])] == [3, 1]
+    (block,) = to_builtins(rows_by_recipe([*cards, other]))
+    assert block["lines"][0]["cells"]["BLEU"] == {"mean": 41.0, "spread": 1.0}
+    assert "41.00 ± 1.00" in side_by_side(rows_by_recipe(cards), "md")
+    assert "±" not in side_by_side(rows_of(cards), "text").rsplit("\n", 1)[0]
+
+
+def test_what_is_no_card_gets_one_line(tmp_path: Path) -> None:
+    (tmp_path / "card.json").write_text('{"format": 99, "name": "x"}')
+    for path, problem in ((tmp_path / "nowhere", "no such file"), (tmp_path, "cannot be read as a card")):
+        with pytest.raises(CheckpointError, match=problem):
+            load_card(path)
+    (tmp_path / "card.json").unlink()
+    with pytest.raises(CheckpointError, match="holds no card"):
+        load_card(tmp_path)
+
+
+# ---------------------------------------------------------------------------------------------------------- which code
+
+
+def test_the_commit_is_told_or_gits_and_a_change_shows(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("HEEDFUL_COMMIT", raising=False)
+    assert provenance.commit(tmp_path) == "", "an installed package knows its version only"
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b"]
+    for command in (["init", "-q"], ["commit", "-q", "--allow-empty", "-m", "one"]):
+        subprocess.run([*git, *command], check=True)
+    name = provenance.commit(tmp_path)
+    assert len(name) >= 7
+    (tmp_path / "new").write_text("")
+    subprocess.run([*git, "add", "new"], check=True)
+    assert provenance.commit(tmp_path) == f"{name}+"
+    monkeypatch.setenv("HEEDFUL_COMMIT", "abc1234")
+    assert provenance.commit(tmp_path) == "abc1234"
