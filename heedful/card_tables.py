@@ -234,9 +234,7 @@ def side_by_side(rows: Sequence[Row], form: Form) -> str:
     """Several rows as one table a test set, behind a table of how they were trained."""
     sections = [Section("Training", _training_rows(rows)), *(_block_section(block) for block in blocks(rows))]
     show = _markdown if form == "md" else _text
-    notes = (
-        "± behind a mean: the standard deviation over seeds. p: paired bootstrap against the first row, 1,000 draws"
-    )
+    notes = "± behind a mean: the standard deviation over seeds. p: paired bootstrap against the first row, 1,000 draws"
     return "\n\n".join([*map(show, sections), notes])
 
 

@@ -19,11 +19,11 @@ from heedful.card import (
     Evaluation,
     Training,
     corpus,
-    file_digest,
     keep_translations,
     load_card,
     named_files,
     read_translations,
+    weights_digest,
     write_card,
 )
 from heedful.card_tables import to_markdown
@@ -46,7 +46,7 @@ def new_card(files: ModelFiles, name: str = "") -> Card:
         name=name or (folder.parent.name if folder.name == MODEL else folder.name),
         source_language=config.data.source_language,
         target_language=config.data.target_language,
-        weights_sha256=file_digest(files.weights),
+        weights_sha256=weights_digest(files.weights),
         parameters=num_parameters(config.model, vocab_size),
         vocab_size=vocab_size,
         config=named_files(config),
@@ -59,7 +59,7 @@ def card_of(files: ModelFiles) -> Card | None:
         card = load_card(files.config.parent)
     except CheckpointError:
         return None
-    return card if card.weights_sha256 == file_digest(files.weights) else None
+    return card if card.weights_sha256 == weights_digest(files.weights) else None
 
 
 class Remembered(msgspec.Struct, frozen=True):
