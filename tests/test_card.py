@@ -100,7 +100,12 @@ def test_training_leaves_a_card_that_names_its_data_code_machine_and_settings(ru
 
 def test_the_digest_of_weights_tells_numbers_names_and_shapes_apart_and_nothing_else(tmp_path: Path) -> None:
     row, column = torch.arange(4.0), torch.arange(4.0).reshape(2, 2)
-    files = [{"a": row, "b": column}, {"a": row, "b": column + 1}, {"a": row, "c": column}, {"a": column, "b": column}]
+    files = [
+        {"a": row, "b": column},
+        {"a": row, "b": column + 1},
+        {"a": row, "c": column},
+        {"a": row.reshape(2, 2), "b": column},
+    ]
     digests = []
     for number, tensors in enumerate([*files, files[0]]):
         save_file(tensors, tmp_path / f"{number}", metadata={"number": str(number)})
