@@ -1,19 +1,19 @@
 """Word alignments from cross-attention, in Pharaoh format: `0-0 1-2` says that target word 2 comes from source word 1.
 
 A target word is aligned with the source word that most of the attention goes to in the step that *produces* the word's
-first piece; what goes to punctuation marks and to the eos does not count. Words are what stands between spaces, counted
-from 0. A word that looks nowhere in particular is aligned with nothing. Which heads are asked, and how much is enough,
-is chosen by the alignment error on validation sentences of the built-in corpus, whose alignments the grammar knows, and
-kept beside the model; for other languages it is the mean over a layer, and every word is aligned.
+first piece; what goes to punctuation marks and to the eos does not count. A source word that is then left over goes
+with the target word that looks at it most: two words may well have become one. Words are what stands between spaces,
+counted from 0. A word that looks nowhere in particular is aligned with nothing. Which heads are asked, and how much is
+enough, is chosen by the alignment error on validation sentences of the built-in corpus, whose alignments the grammar
+knows, and kept beside the model; for other languages it is the mean over a layer, and every target word is aligned.
 """
 
 from __future__ import annotations
 
-import math
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self, TypeAlias
 
@@ -46,10 +46,13 @@ class Choice:
     """What is looked at: the mean weight of these heads, and how large it must be for a link."""
 
     heads: Heads
-    least: float = 0.0
+    least: float  # from a target word
+    least_left: float  # to a source word that is left over; 1: such words stay alone
 
 
 LEAST = (0.0, 0.2, 0.3, 0.4, 0.5)
+LEAST_LEFT = (0.05, 0.1, 0.15, 0.2, 0.3, 1.0)
+WHILE_CHOOSING = 0.1  # of LEAST_LEFT, as long as heads are chosen
 SENTENCES = 200  # on which heads are judged
 SHALLOW = 3  # decoders of so many layers align in their last one, deeper ones in the last but one
 EOS_ID = 0
@@ -141,13 +144,22 @@ def word_weights(weights_LHTS: Tensor, source: Sequence[str], target: Sequence[s
 
 
 def links(words_LHJI: Tensor, choice: Choice) -> Alignment:
-    """Each target word with the source word of the largest mean weight, if that is large enough."""
+    """Each target word with the source word of the largest mean weight, and each source word left over likewise."""
     if not words_LHJI.numel():
         return ()
     layers, heads = zip(*choice.heads, strict=True)
-    largest_J, source_J = words_LHJI[list(layers), list(heads)].mean(dim=0).max(dim=1)
-    pairs = enumerate(zip(largest_J.tolist(), source_J.tolist(), strict=True))
-    return tuple(sorted((i, j) for j, (weight, i) in pairs if weight >= choice.least))
+    mean_JI = words_LHJI[list(layers), list(heads)].mean(dim=0)
+    found = {(i, j) for j, i in _largest(mean_JI, choice.least)}
+    taken = {i for i, _ in found}
+    return tuple(sorted(found | {(i, j) for i, j in _largest(mean_JI.mT, choice.least_left) if i not in taken}))
+
+
+def _largest(weights_JI: Tensor, least: float) -> Iterator[tuple[int, int]]:
+    """Each row and the column of its largest weight, if that is large enough."""
+    largest_J, column_J = weights_JI.max(dim=1)
+    for row, (weight, column) in enumerate(zip(largest_J.tolist(), column_J.tolist(), strict=True)):
+        if weight >= least:
+            yield row, column
 
 
 @torch.no_grad()
@@ -175,7 +187,7 @@ def default_heads(config: ModelConfig) -> Heads:
 def choice_for(model: Transformer, tokenizer: Tokenizer, languages: tuple[str, str]) -> Choice:
     """Made on the built-in corpus if it has these languages."""
     if languages[0] == languages[1] or not set(languages) <= set(LANGUAGES):
-        return Choice(default_heads(model.config))
+        return Choice(default_heads(model.config), 0.0, 1.0)
     corpus = built_in_corpus(*languages, train_pairs=0, held_out_pairs=SENTENCES)
     return choose(model, tokenizer, corpus.valid)
 
@@ -184,16 +196,20 @@ def choose(model: Transformer, tokenizer: Tokenizer, examples: Sequence[Example]
     """The head with the least alignment error; then the one that helps it most, as long as one helps."""
     words = [_example_weights(model, tokenizer, example) for example in examples]
     gold = [example.alignment for example in examples]
-    places = [(layer, head) for layer in range(len(model.decoder)) for head in range(model.config.num_heads)]
-    chosen, error = Choice(()), math.inf
-    while True:
-        rest = [place for place in places if place not in chosen.heads]
-        choices = [Choice((*chosen.heads, place), least) for place in rest for least in LEAST]
+
+    def best(choices: Sequence[Choice]) -> tuple[float, Choice]:
         errors = [alignment_error_rate([links(each, choice) for each in words], gold) for choice in choices]
-        if min(errors, default=math.inf) >= error:
-            return chosen
-        error = min(errors)
-        chosen = choices[errors.index(error)]
+        return min(zip(errors, choices, strict=True), key=lambda pair: pair[0])
+
+    places = [(layer, head) for layer in range(len(model.decoder)) for head in range(model.config.num_heads)]
+    error, chosen = best([Choice((place,), least, WHILE_CHOOSING) for place in places for least in LEAST])
+    while rest := [place for place in places if place not in chosen.heads]:
+        with_more = [Choice((*chosen.heads, place), least, WHILE_CHOOSING) for place in rest for least in LEAST]
+        less, better = best(with_more)
+        if less >= error:
+            break
+        error, chosen = less, better
+    return best([replace(chosen, least_left=least) for least in LEAST_LEFT])[1]
 
 
 def _example_weights(model: Transformer, tokenizer: Tokenizer, example: Example) -> Tensor:

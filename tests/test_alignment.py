@@ -30,6 +30,7 @@ from heedful.translation import Translator
 from tests.small_models import TEXT, small_model
 
 CPU = torch.device("cpu")
+EVERY_TARGET_WORD = Choice(((0, 0),), least=0.0, least_left=1.0)
 
 
 @pytest.fixture(scope="module")
@@ -63,17 +64,24 @@ def test_a_word_is_aligned_by_its_first_piece_and_marks_do_not_count() -> None:
     weights_LHTS[0, 0, 1] = torch.tensor([0.4, 0.3, 0.3, 0.0, 0.0])  # Katz: both pieces of cat together
     weights_LHTS[0, 0, 2] = torch.tensor([1.0, 0.0, 0.0, 0.0, 0.0])  # e: does not count
     weights_LHTS[0, 0, 3] = torch.tensor([1.0, 0.0, 0.0, 0.0, 0.0])  # the mark neither
-    assert links(word_weights(weights_LHTS, source, target), Choice(((0, 0),))) == ((0, 0), (1, 1))
+    assert links(word_weights(weights_LHTS, source, target), EVERY_TARGET_WORD) == ((0, 0), (1, 1))
 
 
 def test_a_mark_that_stands_alone_is_a_word() -> None:
     weights_LHTS = torch.eye(3)[None, None]
-    assert links(word_weights(weights_LHTS, ["▁-", "▁a"], ["▁-", "▁a"]), Choice(((0, 0),))) == ((0, 0), (1, 1))
+    assert links(word_weights(weights_LHTS, ["▁-", "▁a"], ["▁-", "▁a"]), EVERY_TARGET_WORD) == ((0, 0), (1, 1))
 
 
 def test_a_word_that_looks_nowhere_in_particular_is_aligned_with_nothing() -> None:
     words_LHJI = torch.tensor([[0.1, 0.7, 0.1], [0.3, 0.3, 0.3]])[None, None]
-    assert links(words_LHJI, Choice(((0, 0),), least=0.4)) == ((1, 0),)
+    assert links(words_LHJI, Choice(((0, 0),), least=0.4, least_left=1.0)) == ((1, 0),)
+
+
+def test_a_source_word_that_is_left_over_goes_with_the_word_that_looks_at_it_most() -> None:
+    words_LHJI = torch.tensor([[0.6, 0.3, 0.0], [0.1, 0.05, 0.8]])[None, None]  # two source words became the first
+    assert links(words_LHJI, Choice(((0, 0),), least=0.4, least_left=0.2)) == ((0, 0), (1, 0), (2, 1))
+    assert links(words_LHJI, Choice(((0, 0),), least=0.4, least_left=0.4)) == ((0, 0), (2, 1))
+    assert links(words_LHJI, Choice(((0, 0),), least=0.7, least_left=0.05)) == ((0, 0), (1, 0), (2, 1))
 
 
 def test_weights_are_those_of_the_step_that_produces_the_piece(model: Path) -> None:
@@ -104,7 +112,7 @@ def test_the_head_that_knows_the_alignment_is_chosen(monkeypatch: pytest.MonkeyP
 
 def test_without_the_grammar_a_whole_layer_is_asked(model: Path) -> None:
     loaded = load_model(model, device=CPU)
-    assert choice_for(loaded.model, loaded.tokenizer, ("xx", "de")) == Choice(((1, 0), (1, 1)))
+    assert choice_for(loaded.model, loaded.tokenizer, ("xx", "de")) == Choice(((1, 0), (1, 1)), 0.0, 1.0)
     assert default_heads(ModelConfig(num_layers=6, num_heads=2)) == ((4, 0), (4, 1))
 
 
