@@ -45,15 +45,23 @@ for command in (
     commands.add_command(command)
 
 
+def _where_to_look(error: click.ClickException) -> str:
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    return f" ({context.command_path} --help shows how)" if context else ""
+
+
 def main() -> NoReturn:
     """Run the command; a user's mistake is one line and an exit code, never a traceback.
 
     When whoever reads our output has left, click ends us without a word.
     """
     try:
-        code = commands.main(standalone_mode=False)
-    except click.ClickException as error:
+        code = commands.main(prog_name="heedful", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
         error.show()
+        code = error.exit_code
+    except click.ClickException as error:
+        say(f"heedful: {error.format_message()}{_where_to_look(error)}")
         code = error.exit_code
     except HeedfulError as error:
         say(f"heedful: {error}")

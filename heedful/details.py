@@ -7,6 +7,7 @@ from typing import Any
 
 from heedful.alignment import Aligner, pharaoh
 from heedful.alternatives import alternatives_at, word_confidences
+from heedful.engines import SearchOptions
 from heedful.translation import Translation, Translator
 
 
@@ -17,6 +18,7 @@ class Details:
     translator: Translator
     aligner: Aligner
     num_alternatives: int = 0
+    options: SearchOptions | None = None  # how the translations were searched for, if not as the model says
 
     def record(self, translation: Translation) -> dict[str, Any]:
         """The translation's own record; and of each hypothesis its alignment and how sure the model is of its words."""
@@ -34,5 +36,6 @@ class Details:
         return pharaoh(self.aligner.align_translation(translation)) if translation.hypotheses else ""
 
     def _alternatives(self, translation: Translation, position: int) -> list[dict[str, Any]]:
-        found = alternatives_at(self.translator, translation, position, count=self.num_alternatives)
+        count = self.num_alternatives
+        found = alternatives_at(self.translator, translation, position, count=count, options=self.options)
         return [asdict(alternative) for alternative in found]

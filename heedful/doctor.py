@@ -40,6 +40,7 @@ EXACT = 1e-3  # nats a token: float32 differs by 1e-5, a mistake by more than 0.
 ROUGH = 0.1  # the mean, for int8
 EOS_ID = 0
 CPU = torch.device("cpu")
+INSTALL = {"ctranslate2": "'heedful[fast]'", "transformers": "transformers"}
 
 
 class Way(Protocol):
@@ -281,7 +282,7 @@ def _exports(loaded: LoadedModel, reference: Way, pairs: Sequence[Pair]) -> Iter
         ("huggingface", "transformers", _huggingface, EXACT),
     ):
         if not is_installed(package):
-            yield Finding(name, note=f"not looked at: {package} is not installed")
+            yield Finding(name, note=f"not looked at: {package} is not installed; pip install {INSTALL[package]}")
             continue
         try:
             with make(loaded) as way:

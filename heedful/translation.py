@@ -9,6 +9,7 @@ holds a line break. Lines stream through: order is kept, and no more than the en
 from __future__ import annotations
 
 import re
+import sys
 import unicodedata
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,7 +20,7 @@ from typing import Any, Self
 
 from heedful.config import Config
 from heedful.device import choose_device
-from heedful.engines import Engine, Request, SearchOptions
+from heedful.engines import Engine, Request, SearchOptions, length_limit
 from heedful.engines.auto_engine import ENGINES, open_engine
 from heedful.errors import ConfigError, DataError
 from heedful.search import Hypothesis
@@ -174,7 +175,9 @@ class Translator:
         """The same as a stream. A translation begins with its prefix; that of a split line, in its first part."""
         pending: deque[_Line] = deque()
         found: list[list[Hypothesis]] = []
-        for hypotheses in self.engine.translate(self._requests(lines, prefixes, pending), options or self.options):
+        options = options or self.options
+        requests = self._requests(lines, prefixes, pending, options)
+        for hypotheses in self.engine.translate(requests, options):
             yield from _blank_lines(pending)
             found.append(hypotheses)
             if len(found) == len(pending[0].parts):
@@ -198,18 +201,22 @@ class Translator:
             yield ScoredPair(source, target, tuple(pieces), tuple(log_probs))
 
     def _requests(
-        self, lines: Iterable[str], prefixes: Iterable[str] | None, pending: deque[_Line]
+        self, lines: Iterable[str], prefixes: Iterable[str] | None, pending: deque[_Line], options: SearchOptions
     ) -> Iterator[Request]:
         """The parts of all lines, for the engine; a line is put on the list of those that wait for their result."""
-        for text, prefix in zip_longest(lines, prefixes) if prefixes is not None else zip(lines, repeat("")):
+        pairs = zip_longest(lines, prefixes) if prefixes is not None else zip(lines, repeat(""))
+        for number, (text, prefix) in enumerate(pairs):
             if text is None or prefix is None:
-                raise DataError(f"there are {'more' if text is None else 'fewer'} prefixes than lines")
+                found = ("line", "prefixes") if text is None else ("prefix", "lines")
+                raise DataError(_uneven(number, *found))
             source = text.rstrip("\r\n")
             line = _Line(source, prefix, self.splitter.parts(one_line(source)))
             pending.append(line)
             prefix_ids = self.tokenizer.encode(one_line(prefix)) if prefix else []
-            for number, part in enumerate(line.parts):
-                yield Request(part.ids, () if number else prefix_ids)
+            for place, part in enumerate(line.parts):
+                request = Request(part.ids, () if place else prefix_ids)
+                _check_prefix(request, options, number)
+                yield request
 
     def _translation(self, line: _Line, found: Sequence[Sequence[Hypothesis]]) -> Translation:
         """The n-th translation of a line is made of the n-th of each part, or of the last that a part has."""
@@ -224,6 +231,23 @@ class Translator:
         if self.target_language in WITHOUT_SPACES:
             return "".join(texts)
         return "".join(chain.from_iterable(zip((part.glue for part in line.parts), texts, strict=True))).strip()
+
+
+def _uneven(number: int, fewer: str, more: str) -> str:
+    """Which there are fewer of, and how many; of the others not all may have been read."""
+    plural = {"line": "lines", "prefix": "prefixes"}[fewer]
+    return (
+        f"there {'is' if number == 1 else 'are'} {number} {fewer if number == 1 else plural} and more {more} than "
+        f"that; give one prefix for each line, an empty one where the translation may begin as it likes"
+    )
+
+
+def _check_prefix(request: Request, options: SearchOptions, number: int) -> None:
+    """As the engine will, which does not know the line."""
+    try:
+        length_limit(request, options, max_positions=sys.maxsize)
+    except DataError as error:
+        raise DataError(f"line {number + 1}: {error}") from None
 
 
 def _blank_lines(pending: deque[_Line]) -> Iterator[Translation]:

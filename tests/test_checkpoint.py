@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -191,3 +193,15 @@ def test_views_of_one_tensor_are_saved_apart(tmp_path: Path) -> None:
     both: Tensor = torch.arange(6.0)
     folder = save_checkpoint(tmp_path, 1, Snapshot({"a": both[:3], "b": both[3:]}, {}, {}))
     assert load_tensors(folder / "model.safetensors")["b"].tolist() == [3.0, 4.0, 5.0]
+
+
+def test_a_model_is_loaded_without_the_compiler_whose_import_takes_a_second(
+    tmp_path: Path, tokenizer: Tokenizer
+) -> None:
+    run_with_model(tmp_path / "run", tokenizer)
+    code = (
+        "import sys, torch; from pathlib import Path; from heedful.checkpoint import load_model;"
+        f"load_model(Path({str(tmp_path / 'run')!r}), device=torch.device('cpu')); print('torch._dynamo' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"

@@ -324,6 +324,31 @@ def test_a_model_that_is_none_is_named(heedful: Run, model: Path, tmp_path: Path
     )
 
 
+def test_a_beam_without_room_says_what_is_meant_by_one(heedful: Run, model: Path) -> None:
+    def told(*arguments: object) -> str:
+        return one_line(heedful("translate", "-m", model, *arguments, stdin=b"the\n"))
+
+    assert "beam_size = 0 is below 1; 1 is greedy search" in told("-b", 0)
+    assert "n_best = 0 is below 1; 1 is the best hypothesis alone" in told("--n-best", 0)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (("--temperature", "0.5"), "--temperature goes with --sample (heedful translate --help shows how)"),
+        (("--seed", "2"), "--seed goes with --sample"),
+        (("--sample", "-b", "2"), "--beam-size does not go with --sample"),
+        (("--greedy", "-b", "2"), "--greedy is a beam of 1"),
+        (("--beam-width", "2"), "No such option"),
+        (("-b", "many"), "'many' is not a valid integer"),
+    ],
+)
+def test_options_that_do_not_count_or_do_not_exist_are_one_line(
+    heedful: Run, model: Path, flags: tuple[str, ...], message: str
+) -> None:
+    assert message in one_line(heedful("translate", "-m", model, *flags, stdin=b"the\n"))
+
+
 def test_invalid_input_is_named_with_its_line_and_leaves_the_output_file(
     heedful: Run, model: Path, tmp_path: Path
 ) -> None:

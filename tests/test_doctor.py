@@ -45,7 +45,7 @@ def test_a_sound_model_agrees_in_every_way(model: Path) -> None:
     assert names == ["cached decoding", "batched decoding", "ctranslate2 float32", "ctranslate2 int8"]
     exact = [finding for finding in diagnosis.findings if finding.name != "ctranslate2 int8"]
     assert all(finding.largest < 1e-3 for finding in exact if finding.largest is not None)
-    assert "transformers is not installed" in diagnosis.to_text()
+    assert "transformers is not installed; pip install transformers" in diagnosis.to_text()
     assert "random ones" in diagnosis.sentences
 
 

@@ -204,14 +204,18 @@ def test_the_text_of_a_prefix_begins_the_translation(translator: Translator) -> 
     assert found[3].num_parts > 1
     assert found[3].text.startswith("Ich")
     assert found[2].text == translator.translate(["the animal"])[0].text
-    for too_many in (["a", "b"], []):
-        with pytest.raises(DataError, match="prefixes than lines"):
-            translator.translate(["one"], prefixes=too_many)
+
+
+def test_prefixes_and_lines_that_do_not_match_are_counted(translator: Translator) -> None:
+    with pytest.raises(DataError, match="there is 1 line and more prefixes than that"):
+        translator.translate(["one"], prefixes=["a", "b", "c"])
+    with pytest.raises(DataError, match="there are 2 prefixes and more lines than that"):
+        translator.translate(["one", "two", "three"], prefixes=["a", "b"])
 
 
 def test_a_prefix_beyond_the_limit_is_an_error_of_one_line(translator: Translator) -> None:
-    with pytest.raises(DataError) as error:
-        translator.translate(["cat"], prefixes=["the road " * 20])
+    with pytest.raises(DataError, match="line 2: a prefix of") as error:
+        translator.translate(["cat", "cat"], prefixes=["the", "the road " * 20])
     assert "\n" not in str(error.value)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from heedful.commands.options import FILE, device_option, engine_option, model_option, say
 
@@ -64,20 +65,37 @@ def translate(
     form = form or ("text" if search["n_best"] == 1 else "nbest")
     if alternatives and form != "jsonl":
         raise click.UsageError("--alternatives goes with --format jsonl")
+    _refuse_what_would_not_count(search)
     translator = Translator.load(*models, device=device, engine=engine)
     options = replace(search_options(translator.options, **search), token_scores=form == "jsonl")
-    details = _details(translator, models[0], device, alternatives) if alignments or form == "jsonl" else None
+    details = _details(translator, models[0], device, alternatives, options) if alignments or form == "jsonl" else None
     prefixes = input_lines(prefix) if prefix else None
     num_split = _write(_translations(translator, file, options, prefixes), form, output, alignments, details)
     if num_split:
         say(f"{num_split:,} lines were longer than data.max_length of the model: translated in parts and joined")
 
 
-def _details(translator: Translator, model: Path, device: str, alternatives: int) -> Details:
+def _refuse_what_would_not_count(search: dict[str, Any]) -> None:
+    """Options of another way to search than the one that was asked for."""
+    context = click.get_current_context()
+    given = {name for name in search if context.get_parameter_source(name) is ParameterSource.COMMANDLINE}
+    for name in ("temperature", "top_k", "top_p", "seed"):
+        if name in given and not search["sample"]:
+            raise click.UsageError(f"--{name.replace('_', '-')} goes with --sample")
+    for name in ("greedy", "beam_size"):
+        if name in given and search["sample"]:
+            raise click.UsageError(f"--{name.replace('_', '-')} does not go with --sample, which has no beam")
+    if search["greedy"] and search["beam_size"] not in (None, 1):
+        raise click.UsageError(f"--greedy is a beam of 1; leave it or --beam-size {search['beam_size']} out")
+
+
+def _details(
+    translator: Translator, model: Path, device: str, alternatives: int, options: SearchOptions
+) -> Details:
     from heedful.alignment import Aligner
     from heedful.details import Details
 
-    return Details(translator, Aligner.load(model, device=device), alternatives)
+    return Details(translator, Aligner.load(model, device=device), alternatives, options)
 
 
 def _write(

@@ -29,7 +29,7 @@ class Sampling:
     seed: int = 1
 
     def __post_init__(self) -> None:
-        _check(0 < self.temperature < math.inf, f"temperature = {self.temperature} is not above 0")
+        _check(0 < self.temperature < math.inf, f"temperature = {self.temperature} is not above 0; for the likeliest token do not sample (--greedy)")
         _check(self.top_k >= 0, f"top_k = {self.top_k} is below 0 (0: all tokens)")
         _check(0 < self.top_p <= 1, f"top_p = {self.top_p} is not above 0 and at most 1")
         _check(0 <= self.seed < 2**63, f"seed = {self.seed} is not between 0 and 2^63")
@@ -47,10 +47,10 @@ class SearchOptions:
     token_scores: bool = True  # if not, an engine that is quicker without them may leave `token_log_probs` empty
 
     def __post_init__(self) -> None:
-        _check(self.beam_size >= 1, f"beam_size = {self.beam_size} is below 1")
-        _check(0 <= self.alpha < math.inf, f"alpha = {self.alpha} is below 0")
-        _check(self.max_extra >= 0, f"max_extra = {self.max_extra} is below 0")
-        _check(self.n_best >= 1, f"n_best = {self.n_best} is below 1")
+        _check(self.beam_size >= 1, f"beam_size = {self.beam_size} is below 1; 1 is greedy search")
+        _check(0 <= self.alpha < math.inf, f"alpha = {self.alpha} is below 0; 0 is no length penalty")
+        _check(self.max_extra >= 0, f"max_extra = {self.max_extra} is below 0; 0: no output is longer than its source")
+        _check(self.n_best >= 1, f"n_best = {self.n_best} is below 1; 1 is the best hypothesis alone")
         _check(
             self.sampling is not None or self.n_best <= self.beam_size,
             f"n_best = {self.n_best} is more than a beam of {self.beam_size} can give; raise beam_size",

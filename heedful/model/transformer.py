@@ -39,7 +39,8 @@ class Transformer(nn.Module):
         self.embedding = Embedding(vocab_size, config.d_model, config.dropout, positions)
         self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
         self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
-        self.reset_parameters()
+        if not self.embedding.weight_VD.is_meta:  # else weights are to be loaded; and to draw none takes torch a second
+            self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Linears Xavier-uniform, biases zero, embeddings and learned positions normal with deviation d_model^-½."""
