@@ -103,7 +103,7 @@ ALLOWED: dict[str, set[str]] = {
         "translation",
     },
     "alternatives": {"errors", "engines", "search", "tokenizer", "alignment", "translation"},
-    "details": {"alignment", "alternatives", "translation"},
+    "details": {"alignment", "alternatives", "engines", "translation"},
     "cautions": {"checkpoint", "config", "shards", "tokenizer", "translation"},
     "scores": set(),
     "paper_bleu": {"scores"},

@@ -201,7 +201,8 @@ def test_a_model_is_loaded_without_the_compiler_whose_import_takes_a_second(
     run_with_model(tmp_path / "run", tokenizer)
     code = (
         "import sys, torch; from pathlib import Path; from heedful.checkpoint import load_model;"
-        f"load_model(Path({str(tmp_path / 'run')!r}), device=torch.device('cpu')); print('torch._dynamo' in sys.modules)"
+        f"load_model(Path({str(tmp_path / 'run')!r}), device=torch.device('cpu'));"
+        "print('torch._dynamo' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"

@@ -89,9 +89,7 @@ def _refuse_what_would_not_count(search: dict[str, Any]) -> None:
         raise click.UsageError(f"--greedy is a beam of 1; leave it or --beam-size {search['beam_size']} out")
 
 
-def _details(
-    translator: Translator, model: Path, device: str, alternatives: int, options: SearchOptions
-) -> Details:
+def _details(translator: Translator, model: Path, device: str, alternatives: int, options: SearchOptions) -> Details:
     from heedful.alignment import Aligner
     from heedful.details import Details
 

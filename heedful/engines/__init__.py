@@ -29,7 +29,10 @@ class Sampling:
     seed: int = 1
 
     def __post_init__(self) -> None:
-        _check(0 < self.temperature < math.inf, f"temperature = {self.temperature} is not above 0; for the likeliest token do not sample (--greedy)")
+        _check(
+            0 < self.temperature < math.inf,
+            f"temperature = {self.temperature} is not above 0; for the likeliest token do not sample (--greedy)",
+        )
         _check(self.top_k >= 0, f"top_k = {self.top_k} is below 0 (0: all tokens)")
         _check(0 < self.top_p <= 1, f"top_p = {self.top_p} is not above 0 and at most 1")
         _check(0 <= self.seed < 2**63, f"seed = {self.seed} is not between 0 and 2^63")

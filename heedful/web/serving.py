@@ -40,7 +40,7 @@ class ServingTranslator(Translator):
     def translate_batch(self, texts: Sequence[str], options: SearchOptions) -> Iterator[tuple[int, Translation]]:
         """The number of each text and its translation, as they are found."""
         pending: deque[Any] = deque()
-        requests = list(self._requests(texts, None, pending))
+        requests = list(self._requests(texts, None, pending, options))
         lines = list(pending)
         owners = [number for number, line in enumerate(lines) for _ in line.parts]
         parts: list[dict[int, list[Hypothesis]]] = [{} for _ in lines]
