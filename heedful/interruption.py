@@ -12,6 +12,7 @@ from types import FrameType, TracebackType
 from typing import Any
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+MAX_RESTARTS = 3  # after that something is wrong that starting again does not mend
 
 
 class Interruption(AbstractContextManager["Interruption"]):
@@ -55,8 +56,12 @@ class Interruption(AbstractContextManager["Interruption"]):
 
 
 def run_torchrun(num_processes: int, arguments: Sequence[str]) -> int:
-    """The same command in several processes; a signal is passed on, and they leave after a checkpoint."""
-    launch = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={num_processes}", "-m", "heedful"]
+    """The same command in several processes; a signal is passed on, and they leave after a checkpoint.
+
+    When one of them dies all are started again, up to `MAX_RESTARTS` times, and go on from the last checkpoint.
+    """
+    how = ["--standalone", f"--nproc-per-node={num_processes}", f"--max-restarts={MAX_RESTARTS}"]
+    launch = ["-m", "torch.distributed.run", *how, "-m", "heedful"]
     environment = {"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // num_processes))} | os.environ
     with Interruption() as interruption:
         interruption.requested()

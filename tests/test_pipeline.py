@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -9,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -188,18 +190,59 @@ def test_a_signal_ends_the_run_after_a_checkpoint(
     assert f"stopped at step {last:,}" in errors
 
 
-def test_one_two_and_four_processes_agree(text: Path, tmp_path: Path) -> None:
-    """Forty steps at the peak learning rate, in float64, with unequal token counts."""
-    for nproc in (1, 2, 4):
-        more = ["--nproc", str(nproc), "--precision", "fp64", "--set", "train.micro_batches=4"]
-        subprocess.run(
-            command(tmp_path / str(nproc), text, *more, "--set", "train.warmup_steps=40"),
-            env=ENVIRONMENT,
-            check=True,
-            capture_output=True,
-        )
-    assert_same_weights(tmp_path / "1", tmp_path / "2", tolerance=1e-9)
-    assert_same_weights(tmp_path / "1", tmp_path / "4", tolerance=1e-9)
+SHARED = ["--precision", "fp64", "--set", "train.micro_batches=4", "--set", "train.warmup_steps=40"]
+
+
+@pytest.fixture(scope="module")
+def alone(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Forty steps up to the peak learning rate, in float64, with unequal token counts, in one process."""
+    run = tmp_path_factory.mktemp("alone") / "run"
+    subprocess.run(command(run, text, *SHARED), env=ENVIRONMENT, check=True, capture_output=True)
+    return run
+
+
+@pytest.mark.parametrize("nproc", [2, 4])
+def test_one_two_and_four_processes_agree(text: Path, tmp_path: Path, alone: Path, nproc: int) -> None:
+    run = tmp_path / "run"
+    subprocess.run(command(run, text, *SHARED, "--nproc", str(nproc)), env=ENVIRONMENT, check=True, capture_output=True)
+    assert_same_weights(alone, run, tolerance=1e-9)
+
+
+def test_a_run_of_two_processes_goes_on_as_a_run_of_one(text: Path, tmp_path: Path, alone: Path) -> None:
+    run = tmp_path / "run"
+    for more in (["--steps", "17", "--nproc", "2"], ["--steps", "40"]):
+        subprocess.run(command(run, text, *SHARED, *more), env=ENVIRONMENT, check=True, capture_output=True)
+    assert_same_weights(alone, run, tolerance=1e-9)
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="finds the process in /proc")
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_worker_that_is_killed_is_started_again(text: Path, tmp_path: Path, alone: Path, rank: int) -> None:
+    run, mark = tmp_path / "run", f"HEEDFUL_TEST_MARK={tmp_path}"
+    environment = ENVIRONMENT | dict([mark.split("=")])
+    with subprocess.Popen(command(run, text, *SHARED, "--nproc", "2"), env=environment, stderr=subprocess.PIPE) as all_:
+        wait_until(lambda: (run / "checkpoints" / "step-00000010").exists() or all_.poll() is not None)
+        os.kill(process_with(mark, f"RANK={rank}"), signal.SIGKILL)
+        _, errors = all_.communicate(timeout=120)
+    assert all_.returncode == 0, errors
+    assert b"going on from step" in errors
+    assert_same_weights(alone, run, tolerance=1e-9)
+
+
+def wait_until(reached: Callable[[], bool]) -> None:
+    until = time.monotonic() + 60
+    while not reached():
+        assert time.monotonic() < until
+        time.sleep(0.005)
+
+
+def process_with(*settings: str) -> int:
+    """The process whose environment has these settings."""
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):  # it has just ended, or is another user's
+            if {setting.encode() for setting in settings} <= set(path.read_bytes().split(b"\0")):
+                return int(path.parent.name)
+    raise AssertionError(f"no process has {settings}")
 
 
 def test_processes_may_see_sentences_of_very_different_lengths(tmp_path: Path) -> None:
