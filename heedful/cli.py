@@ -13,7 +13,7 @@ from typing import NoReturn
 import click
 
 from heedful import __version__
-from heedful.commands import attend, built_in, card, doctor, evaluate, export, models, serve, train, translate
+from heedful.commands import attend, built_in, card, doctor, evaluate, export, fetch, models, serve, train, translate
 from heedful.commands.options import say
 from heedful.errors import HeedfulError, TrainingError
 
@@ -39,6 +39,7 @@ for command in (
     models.average,
     export.export,
     doctor.doctor,
+    fetch.fetch,
     built_in.corpus,
     built_in.demo,
 ):

@@ -1,0 +1,28 @@
+"""`heedful fetch`: public data sets as aligned text files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from heedful.commands.options import FILE, say
+
+
+@click.command()
+@click.argument("name", metavar="multi30k|iwslt14|wmt14|wmt14-en-fr")
+@click.option("-o", "--output", type=FILE, required=True, help="Folder to write to; downloads lie in its downloads/.")
+@click.option("--mirror", default="", metavar="URL", help="Fetch the files, by their own names, from below this URL.")
+def fetch(name: str, output: Path, mirror: str) -> None:
+    """Fetch a public data set, check it, and write it as aligned files (train.en, train.de, …).
+
+    A broken download goes on; what is in DIR/downloads already is not fetched again, so that it works offline.
+    """
+    from heedful.catalogue import data_set
+    from heedful.fetch import fetch as fetch_texts
+
+    wanted = data_set(name)
+    say(f"{wanted.name}: {wanted.about}")
+    texts = fetch_texts(wanted, output, mirror=mirror, say=say)
+    for path in texts.values():
+        click.echo(path)
