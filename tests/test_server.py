@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +81,7 @@ def test_paragraphs_sentences_and_spaces_are_kept(client: TestClient) -> None:
 
 def test_html_keeps_its_tags(client: TestClient) -> None:
     text = '<p class="x">the cat &amp; <b>the mat</b></p><script>a < b</script>'
-    translated = '<p class="x">the cat &amp;! <b>the mat!</b></p><script>a < b</script>'
+    translated = '<p class="x">the cat &amp; <b>the mat</b>!</p><script>a < b</script>'
     assert translate(client, q=text, format="html")["translatedText"] == translated
 
 
@@ -338,6 +340,24 @@ def test_the_language_is_guessed_with_what_the_model_knows(real: TestClient) -> 
     assert real.post("/detect", data={"q": "die Matte"}).json()[0]["language"] == "de"
     german = translate(real, q="die Katze saß auf der Matte", source="auto")
     assert german["translatedText"] == "die Katze saß auf der Matte"
+
+
+@pytest.mark.parametrize("engine", ["torch", "ctranslate2"])
+def test_html_is_translated_as_whole_sentences_with_its_tags_around_words(run: Path, engine: str) -> None:
+    if engine == "ctranslate2":
+        pytest.importorskip("ctranslate2")
+    with TestClient(create_app([run], device="cpu", engine=engine)) as client:
+        plain = translate(client, q="the cat sat on the mat", alternatives=2)
+        tagged = translate(
+            client, q='<p>the <b id="1">cat sat</b> on <i>the mat</i></p>', format="html", alternatives=2
+        )
+    for text, html in zip(
+        [plain["translatedText"], *plain["alternatives"]],
+        [tagged["translatedText"], *tagged["alternatives"]],
+        strict=True,
+    ):
+        assert re.sub("<.*?>", "", html).split() == escape(text, quote=False).split()
+        assert sorted(re.findall("<.*?>", html)) == sorted(["<p>", '<b id="1">', "</b>", "<i>", "</i>", "</p>"])
 
 
 def test_models_of_one_pair_are_an_ensemble(run: Path) -> None:

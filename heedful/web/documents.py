@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from heedful.translation import WITHOUT_SPACES, sentences
 
@@ -36,7 +37,11 @@ class Document:
         return cls(tuple(units), (*spaces, text[end:]))
 
     def join(self, translations: Sequence[str], language: str) -> str:
-        """The text again, with these translations in place of the units.
+        """The text again, with these translations in place of the units."""
+        return "".join(self.parts(translations, language))
+
+    def parts(self, translations: Sequence[str], language: str) -> list[str]:
+        """Spaces and translations in turn.
 
         Where the source sets sentences side by side (as Chinese does) and the target's language does not, a space comes
         between them.
@@ -44,8 +49,8 @@ class Document:
         between = "" if language in WITHOUT_SPACES else " "
         first, *spaces = self.spaces
         last = len(spaces) - 1
-        parts = zip(translations, [space or between * (n < last) for n, space in enumerate(spaces)], strict=True)
-        return first + "".join(translation + space for translation, space in parts)
+        pairs = zip(translations, [space or between * (n < last) for n, space in enumerate(spaces)], strict=True)
+        return [first, *chain.from_iterable(pairs)]
 
 
 def _units(text: str) -> Iterator[str]:

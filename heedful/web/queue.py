@@ -1,9 +1,9 @@
 """The work of all clients, brought together into batches for one worker thread, which alone touches the models.
 
-A job is a list of units (sentences) and the function that solves such units. In each round the worker takes one unit of
-each job in turn until the batch is full, so that a long document holds up nobody. Only units of jobs with equal keys go
-into one batch. The queue is bounded: what does not fit in is refused at once. A client that leaves takes what is left
-of its job along. The queue knows neither text nor HTTP.
+A job is a list of units (sentences) and the function that solves such units; a unit costs its length. In each round the
+worker takes one unit of each job in turn until the batch is full, so that a long document holds up nobody. Only units
+of jobs with equal keys go into one batch. The queue is bounded: what does not fit in is refused at once. A client that
+leaves takes what is left of its job along. The queue knows neither text nor HTTP.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import asyncio
 import math
 import threading
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence, Sized
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from time import perf_counter
@@ -20,7 +20,7 @@ from typing import Any, TypeAlias, TypeVar
 
 Result = TypeVar("Result")
 # Units → the number and the result of each, in any order; what comes early is told at once.
-Solve: TypeAlias = Callable[[Sequence[str]], Iterable[tuple[int, Result]]]
+Solve: TypeAlias = Callable[[Sequence[Any]], Iterable[tuple[int, Result]]]
 
 LONGEST_RETRY = 60  # seconds
 
@@ -43,7 +43,7 @@ class _Job:
 
     key: Hashable
     solve: Solve[Any]
-    units: Sequence[str]
+    units: Sequence[Sized]
     found: dict[int, Any] = field(default_factory=dict)
     future: Future[list[Any]] = field(default_factory=Future)
     next: int = 0
@@ -102,7 +102,7 @@ class BatchQueue:
         """Is there a worker?"""
         return self._worker.is_alive()
 
-    async def run(self, key: Hashable, solve: Solve[Result], units: Sequence[str]) -> list[Result]:
+    async def run(self, key: Hashable, solve: Solve[Result], units: Sequence[Sized]) -> list[Result]:
         """The result of each unit, in order. `solve` may get units of other jobs of an equal key, too."""
         if not units:
             return []

@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from heedful import language_id
+from heedful.alignment import Aligner, Alignment, choice_for
 from heedful.checkpoint import find_model, load_config
 from heedful.engines.auto_engine import AutoEngine
 from heedful.engines.torch_engine import TorchEngine
 from heedful.errors import ConfigError
 from heedful.language_id import LanguageModel
-from heedful.translation import Translation, Translator
+from heedful.translation import WITHOUT_SPACES, Translation, Translator
 from heedful.web.documents import Document
 from heedful.web.limits import RefusalError
 from heedful.web.markup import Markup
@@ -80,6 +81,18 @@ def _for_looking(translator: Translator) -> Translator:
     return Translator(TorchEngine(*twins), translator.tokenizer, translator.config)
 
 
+def _aligner(pair: Pair) -> Aligner | None:
+    """Says which word comes from which; an engine that shows no attention cannot."""
+    engine = pair.translator.engine
+    if pair.folder is not None:
+        return Aligner.load(pair.folder, device=engine.device.type if isinstance(engine, TorchEngine) else "cpu")
+    looking = _for_looking(pair.translator)
+    if not isinstance(looking.engine, TorchEngine):
+        return None
+    model, tokenizer = looking.engine.models[0], looking.tokenizer
+    return Aligner(model, tokenizer, choice_for(model, tokenizer, (pair.source, pair.target)))
+
+
 def _check_languages(pairs: Sequence[Pair]) -> None:
     if not pairs:
         raise ConfigError("no model is given")
@@ -111,18 +124,47 @@ class _Order:
     confidence: float | None
     pair: Pair | None
 
-    def answer(self, found: Sequence[Translation], target: str, num_alternatives: int) -> Answer:
+    def wanted(self, found: Sequence[Translation], num_ranks: int) -> list[_Ranked]:
+        """The translations whose alignment shows where inline tags go, rank by rank."""
+        tagged = self.split.tagged if isinstance(self.split, Markup) else ()
+        return [_Ranked(found[n], rank) for rank in range(num_ranks) for n in tagged if found[n].hypotheses]
+
+    def answer(
+        self, found: Sequence[Translation], target: str, num_ranks: int, alignments: Mapping[_Ranked, Alignment]
+    ) -> Answer:
         if self.pair is None:
             return Answer(self.text, (), self.language, self.confidence)
-        ranks = [self.split.join([_ranked(each, n) for each in found], target) for n in range(num_alternatives + 1)]
-        best, *others = dict.fromkeys(ranks)
+        ranks = [[_Ranked(each, rank) for each in found] for rank in range(num_ranks)]
+        best, *others = dict.fromkeys(self._joined(each, target, alignments) for each in ranks)
         return Answer(best, tuple(others), self.language, self.confidence)
 
+    def _joined(self, found: Sequence[_Ranked], target: str, alignments: Mapping[_Ranked, Alignment]) -> str:
+        texts = [each.text for each in found]
+        if isinstance(self.split, Document):
+            return self.split.join(texts, target)
+        known = {n: alignments[each] for n, each in enumerate(found) if each in alignments}
+        return self.split.join(texts, target, known)
 
-def _ranked(translation: Translation, rank: int) -> str:
-    """The n-th best translation, or the last that there is."""
-    hypotheses = translation.hypotheses
-    return hypotheses[min(rank, len(hypotheses) - 1)].text if hypotheses else translation.text
+
+@dataclass(frozen=True, slots=True)
+class _Ranked:
+    """The n-th best translation of a text, or the last that there is."""
+
+    translation: Translation
+    rank: int
+
+    def __len__(self) -> int:
+        return len(self.translation.source)
+
+    @property
+    def place(self) -> int:
+        """Which of the hypotheses it is."""
+        return min(self.rank, len(self.translation.hypotheses) - 1)
+
+    @property
+    def text(self) -> str:
+        """As the client gets it."""
+        return self.translation.hypotheses[self.place].text if self.translation.hypotheses else self.translation.text
 
 
 class Service:
@@ -131,7 +173,9 @@ class Service:
     def __init__(self, pairs: Sequence[Pair], queue: BatchQueue) -> None:
         self.pairs = {(pair.source, pair.target): pair for pair in pairs}
         self.queue, self.looking = queue, BatchQueue(max_waiting=MOST_LOOKING, max_batch=1)
+        self.aligning = BatchQueue(max_waiting=queue.max_waiting)
         self._insights: dict[tuple[str, str], Translator] = {}
+        self._aligners: dict[tuple[str, str], Aligner | None] = {}
         self.characters = 0  # that were translated
         self.detector = language_id.merge([pair.languages for pair in pairs])
 
@@ -168,9 +212,29 @@ class Service:
         answers = []
         for order in orders:
             mine = [next(found[id(order.pair)]) for _ in order.split.units] if order.pair else []
-            answers.append(order.answer(mine, target, num_alternatives))
+            alignments = await self._align(order, mine, num_alternatives + 1)
+            answers.append(order.answer(mine, target, num_alternatives + 1, alignments))
         self.characters += sum(map(len, texts))
         return answers
+
+    async def _align(self, order: _Order, found: Sequence[Translation], num_ranks: int) -> Mapping[_Ranked, Alignment]:
+        """Which word comes from which, where tags depend on it."""
+        wanted = order.wanted(found, num_ranks)
+        if not wanted or order.pair is None:
+            return {}
+        key = (order.pair.source, order.pair.target)
+        return dict(
+            zip(wanted, await self.aligning.run(key, partial(self._alignments, order.pair), wanted), strict=True)
+        )
+
+    def _alignments(self, pair: Pair, wanted: Sequence[_Ranked]) -> Iterator[tuple[int, Alignment]]:
+        """In the one thread that aligns, with a model of its own."""
+        key = (pair.source, pair.target)
+        if key not in self._aligners:
+            self._aligners[key] = _aligner(pair)
+        aligner = self._aligners[key]
+        for number, each in enumerate(wanted):
+            yield number, aligner.align_translation(each.translation, each.place) if aligner else ()
 
     async def look(self, pair: Pair, function: Callable[[Translator], Result]) -> Result:
         """What this function finds in a pair's model. Who looks has a queue of his own, and holds up no translation."""
@@ -185,8 +249,8 @@ class Service:
 
     def close(self) -> None:
         """Finish what is there."""
-        self.queue.close()
-        self.looking.close()
+        for queue in (self.queue, self.aligning, self.looking):
+            queue.close()
 
     def _orders(self, texts: Sequence[str], source: str, target: str, form: str) -> list[_Order]:
         return [self._order(text, source, target, form) for text in texts]
@@ -199,6 +263,8 @@ class Service:
         if source == AUTO:
             source, confidence = self._guess(" ".join(split.units), target)
         pair = None if source == target and source in self.languages else self.pair(source, target)
+        if isinstance(split, Markup) and WITHOUT_SPACES & {source, target}:
+            split = Markup.of(text, inline=())  # no words to put tags around: they divide the sentence
         return _Order(text, split, source, confidence, pair)
 
     def _guess(self, text: str, target: str) -> tuple[str, float]:
