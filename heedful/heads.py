@@ -155,8 +155,13 @@ def has_grammar(translator: Translator) -> bool:
 
 def head_roles(translator: Translator, found: AttentionMap) -> dict[Kind, Roles]:
     """The roles of all heads: on validation sentences, once for a model; else on the sentence at hand."""
+    return known_roles(translator) or {kind: roles([(found, None)], kind) for kind in KINDS}
+
+
+def known_roles(translator: Translator) -> dict[Kind, Roles]:
+    """The roles on validation sentences; none where the grammar does not know the languages. The first time is slow."""
     if not has_grammar(translator):
-        return {kind: roles([(found, None)], kind) for kind in KINDS}
+        return {}
     model = the_model(translator)
     if model not in _known:
         _known[model] = grammar_roles(translator)

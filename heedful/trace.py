@@ -19,7 +19,7 @@ from torch import Tensor
 from heedful.attention_map import KINDS, AttentionMap, Kind, Tokens, map_of_ids, the_engine, the_model
 from heedful.engines import Request, SearchOptions
 from heedful.errors import CheckpointError, DataError
-from heedful.heads import has_grammar, head_roles
+from heedful.heads import has_grammar, head_roles, known_roles
 from heedful.model.embedding import sinusoids
 from heedful.model.transformer import num_parameters
 from heedful.search import BeamRule, BeamStep, History, Hypothesis, beam_steps, length_penalty, new_beams
@@ -64,6 +64,11 @@ def trace(
         "model": model_card(translator),
         **_looks(translator, found, maps, layers, vector_bytes),
     }
+
+
+def prepare(translator: Translator) -> None:
+    """Do what the first trace of a model would be slow with."""
+    known_roles(translator)
 
 
 def _looks(

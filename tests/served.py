@@ -14,7 +14,7 @@ from heedful.config import resolve
 from heedful.engines import Hypothesis, Request, SearchOptions
 from heedful.tokenizer import Tokenizer
 from heedful.translation import Translator
-from heedful.web.server import LONGEST_HEAD, listen
+from heedful.web.server import configured, listen
 
 TOKENIZER = Tokenizer.learn_at_most(["a b c d e f g", "the cat sat on the mat"] * 3, 400, seed=1)
 
@@ -49,7 +49,7 @@ def shouting(source: str = "en", target: str = "de", before: Callable[[list[str]
 def serving(app: Starlette) -> Iterator[str]:
     """The address of a server in a thread of its own."""
     with listen("127.0.0.1", 0) as listener:
-        server = uvicorn.Server(uvicorn.Config(app, log_level="warning", h11_max_incomplete_event_size=LONGEST_HEAD))
+        server = uvicorn.Server(configured(app))
         thread = threading.Thread(target=server.run, args=([listener],))
         thread.start()
         try:

@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import re
 import shutil
-import threading
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -53,24 +50,12 @@ def translator() -> Translator:
     return taught_translator()
 
 
-@contextmanager
-def running(app: Any) -> Iterator[str]:
-    """The address of an application that answers while this context is open."""
-    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="error"))
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    while not server.started:
-        time.sleep(0.02)
-    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-    server.should_exit = True
-    thread.join(timeout=10)
-
-
 @pytest.fixture(scope="module")
 def server(translator: Translator) -> Iterator[str]:
     from heedful.web.server import create_app
+    from tests.served import serving
 
-    with running(create_app([translator])) as url:
+    with serving(create_app([translator])) as url:
         yield url
 
 
@@ -237,8 +222,9 @@ def test_what_is_too_long_to_look_into_is_translated_all_the_same(page: Any, ser
 
 def test_a_server_with_keys_is_asked_for_with_one(translator: Translator, browser: Any) -> None:
     from heedful.web.server import create_app
+    from tests.served import serving
 
-    with running(create_app([translator], keys=["sesame"])) as url:
+    with serving(create_app([translator], keys=["sesame"])) as url:
         context = browser.new_context()
         locked = context.new_page()
         locked.goto(f"{url}/#q={TEXT[0]}&from=en&to=de")

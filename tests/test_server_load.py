@@ -229,6 +229,20 @@ def test_a_result_does_not_wait_for_the_rest_of_its_batch() -> None:
     in_loop(work)
 
 
+def test_with_two_workers_a_batch_is_made_while_another_is_under_way() -> None:
+    async def work() -> None:
+        gate, quick = Gate(), Gate()
+        quick.open.set()
+        with queue_of(num_workers=2) as queue:
+            held_up = await started(queue, gate)
+            assert await queue.run("k", quick, ["quick"]) == ["quick!"]
+            assert not held_up.done()
+            gate.open.set()
+            assert await held_up == ["first!"]
+
+    in_loop(work)
+
+
 def test_a_closed_queue_finishes_what_it_has_and_takes_nothing_more() -> None:
     async def work() -> None:
         gate = Gate()
@@ -364,6 +378,67 @@ def test_a_body_that_never_ends_is_given_up() -> None:
         assert b"limit of 0.2 s" in answer
 
     with serving(create_app([shouting(target=TARGET)], limits=Limits(body_seconds=0.2))) as url:
+        in_loop(lambda: work(address_of(url)))
+
+
+async def whole_answer(address: tuple[str, int], *parts: bytes, pause: float = 0.0) -> bytes:
+    """What the server says until it closes the connection, whatever is sent in parts on the way."""
+    reader, writer = await asyncio.open_connection(*address)
+    answer = asyncio.ensure_future(reader.read())
+    try:
+        for part in parts:
+            if not answer.done():
+                writer.write(part)
+                await asyncio.sleep(pause)
+        return await asyncio.wait_for(answer, 5)
+    finally:
+        writer.close()
+        await asyncio.gather(writer.wait_closed(), return_exceptions=True)
+
+
+def test_a_head_that_comes_letter_by_letter_is_given_up_in_time() -> None:
+    letters = [bytes([letter]) for letter in b"POST /translate HTTP/1.1\r\nHost: x\r\nX: " + b"a" * 100]
+    again = [request_bytes("quick"), b"GET / HT"]  # after an answer, on the connection that was kept
+
+    async def work(address: tuple[str, int]) -> None:
+        begin = time.perf_counter()
+        slow = [whole_answer(address, *letters, pause=0.05) for _ in range(20)]
+        answers = asyncio.gather(*slow, whole_answer(address), whole_answer(address, *again, pause=0.1))
+        assert (await asyncio.wait_for(post(address, "quick"), 2))[2] == {"translatedText": "quick!"}
+        *given_up, kept = await answers
+        assert all(answer.startswith(b"HTTP/1.1 408 ") and b"limit of 0.5 s" in answer for answer in given_up)
+        assert kept.startswith(b"HTTP/1.1 200 ")
+        assert b"HTTP/1.1 408 " in kept
+        assert time.perf_counter() - begin < 4
+
+    with serving(create_app([shouting(target=TARGET)], limits=Limits(head_seconds=0.5))) as url:
+        in_loop(lambda: work(address_of(url)))
+
+
+def test_connections_are_limited_and_one_that_closes_makes_room() -> None:
+    async def work(address: tuple[str, int]) -> None:
+        idle = [await asyncio.open_connection(*address) for _ in range(3)]
+        await asyncio.sleep(0.1)
+        refused = await whole_answer(address)
+        assert refused.startswith(b"HTTP/1.1 503 ")
+        assert b"Retry-After: 1" in refused
+        for _, writer in idle:
+            writer.close()
+            await writer.wait_closed()
+        await asyncio.sleep(0.1)
+        assert (await post(address, "quick"))[0] == 200
+
+    with serving(create_app([shouting(target=TARGET)], limits=Limits(connections=3))) as url:
+        in_loop(lambda: work(address_of(url)))
+
+
+def test_what_is_no_http_gets_json_too() -> None:
+    async def work(address: tuple[str, int]) -> None:
+        answer = await whole_answer(address, b"\x16\x03\x01 hello\r\n\r\n")
+        assert answer.startswith(b"HTTP/1.1 400 ")
+        assert "error" in json.loads(answer.partition(b"\r\n\r\n")[2])
+
+    with serving(create_app([shouting(target=TARGET)])) as url:
         in_loop(lambda: work(address_of(url)))
 
 

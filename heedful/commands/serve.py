@@ -25,6 +25,7 @@ MODEL_HELP = "Run folder, model folder or checkpoint; several give several pairs
 @click.option("--alternatives-limit", type=click.IntRange(0), default=8, show_default=True, help="Of a text.")
 @click.option("--beam-limit", type=click.IntRange(1), default=16, show_default=True, help="Of /api/trace.")
 @click.option("--queue-limit", type=click.IntRange(1), default=2048, show_default=True, help="Sentences that may wait.")
+@click.option("--connection-limit", type=click.IntRange(1), default=900, show_default=True, help="At once.")
 @click.option(
     "--drain-seconds", type=click.IntRange(0), default=30, show_default=True, help="To finish in, on SIGTERM."
 )
@@ -42,6 +43,7 @@ def serve(
     alternatives_limit: int,
     beam_limit: int,
     queue_limit: int,
+    connection_limit: int,
     drain_seconds: int,
     engine: str,
     device: str,
@@ -52,7 +54,12 @@ def serve(
     from heedful.web.server import create_app, listen, run
 
     limits = Limits(
-        body=body_limit, characters=char_limit, batch=batch_limit, alternatives=alternatives_limit, beam=beam_limit
+        body=body_limit,
+        characters=char_limit,
+        batch=batch_limit,
+        alternatives=alternatives_limit,
+        beam=beam_limit,
+        connections=connection_limit,
     )
     with listen(host, port) as listener:  # before the models, which take longer
         app = create_app(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from contextlib import suppress
 from types import ModuleType
 from typing import Any
 
@@ -11,9 +12,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from heedful.errors import HeedfulError
 from heedful.web.front import Front, front_of
 from heedful.web.incoming import Parameters, while_connected
 from heedful.web.limits import RefusalError
+from heedful.web.queue import QueueClosedError
 from heedful.web.service import AUTO, Pair
 
 LARGEST_TABLE = 1024  # positions, and dimensions
@@ -25,6 +28,13 @@ def _inside() -> ModuleType:
         return importlib.import_module("heedful.trace")
     except ModuleNotFoundError:
         raise RefusalError(501, "this server cannot look inside its models: heedful.trace is missing") from None
+
+
+async def prepare(front: Front) -> None:
+    """Make every model ready to be looked into; one that cannot be says so when it is asked."""
+    for pair in front.service.pairs.values():
+        with suppress(HeedfulError, RefusalError, QueueClosedError):
+            await front.service.look(pair, lambda translator: _inside().prepare(translator))
 
 
 def _pair(front: Front, given: Parameters, text: str = "") -> Pair:

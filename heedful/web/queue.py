@@ -1,9 +1,10 @@
-"""The work of all clients, brought together into batches for one worker thread, which alone touches the models.
+"""The work of all clients, brought together into batches for a worker thread, which alone touches the models.
 
 A job is a list of units (sentences) and the function that solves such units; a unit costs its length. In each round the
 worker takes one unit of each job in turn until the batch is full, so that a long document holds up nobody. Only units
 of jobs with equal keys go into one batch. The queue is bounded: what does not fit in is refused at once. A client that
-leaves takes what is left of its job along. The queue knows neither text nor HTTP.
+leaves takes what is left of its job along. An engine that can work on several batches at once gets several workers. The
+queue knows neither text nor HTTP.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Sequence, Sized
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from functools import partial
 from time import perf_counter
 from typing import Any, TypeAlias, TypeVar
 
@@ -87,20 +89,24 @@ class BatchQueue:
     `max_characters`.
     """
 
-    def __init__(self, *, max_waiting: int = 2048, max_batch: int = 64, max_characters: int = 8000) -> None:
+    def __init__(
+        self, *, max_waiting: int = 2048, max_batch: int = 64, max_characters: int = 8000, num_workers: int = 1
+    ) -> None:
         self.max_waiting, self.max_batch, self.max_characters = max_waiting, max_batch, max_characters
         self.counts = QueueCounts()
         self.waiting = 0  # units
         self._jobs: deque[_Job] = deque()  # those that have waiting units; who comes next stands first
         self._changed = threading.Condition()
         self._closed = False
-        self._worker = threading.Thread(target=self._work, name="heedful-worker", daemon=True)
-        self._worker.start()
+        thread = partial(threading.Thread, target=self._work, name="heedful-worker", daemon=True)
+        self._workers = [thread() for _ in range(num_workers)]
+        for worker in self._workers:
+            worker.start()
 
     @property
     def is_alive(self) -> bool:
-        """Is there a worker?"""
-        return self._worker.is_alive()
+        """Are all workers there?"""
+        return all(worker.is_alive() for worker in self._workers)
 
     async def run(self, key: Hashable, solve: Solve[Result], units: Sequence[Sized]) -> list[Result]:
         """The result of each unit, in order. `solve` may get units of other jobs of an equal key, too."""
@@ -122,8 +128,9 @@ class BatchQueue:
         """Take nothing more, and wait until the worker has done what is there, though not for ever."""
         with self._changed:
             self._closed = True
-            self._changed.notify()
-        self._worker.join(seconds)
+            self._changed.notify_all()
+        for worker in self._workers:
+            worker.join(seconds)
 
     # ------------------------------------------------------------------------------------------- the clients' side
 
@@ -163,9 +170,10 @@ class BatchQueue:
         while batch := self._next_batch():
             begin = perf_counter()
             self._solve(batch)
-            self.counts.batches += 1
-            self.counts.units += len(batch)
-            self.counts.seconds += perf_counter() - begin
+            with self._changed:
+                self.counts.batches += 1
+                self.counts.units += len(batch)
+                self.counts.seconds += perf_counter() - begin
 
     def _next_batch(self) -> _Batch:
         """Wait for work; an empty batch means that there will be no more."""

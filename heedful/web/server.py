@@ -29,12 +29,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from heedful.errors import CheckpointError, ConfigError, DataError, DeviceError
 from heedful.translation import Translator
 from heedful.web import deepl, inside, libretranslate
+from heedful.web.connection import Connection
 from heedful.web.front import Front, front_of
 from heedful.web.incoming import CLIENT_GONE
 from heedful.web.limits import Keys, Limits, RateLimit, RefusalError, busy
 from heedful.web.metrics import MEDIA_TYPE
 from heedful.web.queue import BatchQueue, QueueClosedError, QueueFullError
-from heedful.web.service import Service, load_pairs
+from heedful.web.service import Service, load_pairs, num_workers
 from heedful.web.spec import openapi
 
 STATIC = Path(__file__).parent / "static"
@@ -106,7 +107,7 @@ def create_app(
 ) -> Starlette:
     """The application, with its models loaded."""
     pairs = load_pairs(models, device=device, engine=engine)
-    service = Service(pairs, BatchQueue(max_waiting=queue_size))
+    service = Service(pairs, BatchQueue(max_waiting=queue_size, num_workers=num_workers(pairs)))
     front = Front(service, limits or Limits(), Keys(keys), RateLimit(requests_per_minute))
 
     @asynccontextmanager
@@ -236,9 +237,10 @@ class DrainingServer(uvicorn.Server):
         self.deadline: float | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Say when clients may come."""
+        """Say when clients may come; what makes the first look inside slow is done behind that."""
         await super().startup(sockets)
         self.on_ready()
+        self.preparing = asyncio.ensure_future(inside.prepare(self.front))
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """The first signal drains, the second Ctrl-C leaves at once."""
@@ -254,10 +256,12 @@ class DrainingServer(uvicorn.Server):
         return await super().on_tick(counter)
 
 
-def run(app: Starlette, listener: socket.socket, *, on_ready: Callable[[], None], drain_seconds: int = 30) -> None:
-    """Serve until a signal comes and what is in flight has finished."""
-    config = uvicorn.Config(
+def configured(app: Starlette) -> uvicorn.Config:
+    """How uvicorn serves it."""
+    return uvicorn.Config(
         app,
+        http=Connection,
+        ws="none",
         log_level="warning",
         access_log=False,
         server_header=False,
@@ -267,7 +271,12 @@ def run(app: Starlette, listener: socket.socket, *, on_ready: Callable[[], None]
         backlog=BACKLOG,
         h11_max_incomplete_event_size=LONGEST_HEAD,
     )
-    DrainingServer(config, app.state.front, on_ready=on_ready, drain_seconds=drain_seconds).run([listener])
+
+
+def run(app: Starlette, listener: socket.socket, *, on_ready: Callable[[], None], drain_seconds: int = 30) -> None:
+    """Serve until a signal comes and what is in flight has finished."""
+    server = DrainingServer(configured(app), app.state.front, on_ready=on_ready, drain_seconds=drain_seconds)
+    server.run([listener])
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -18,6 +18,7 @@ from heedful import language_id
 from heedful.alignment import Aligner, Alignment, choice_for
 from heedful.checkpoint import find_model, load_config
 from heedful.engines.auto_engine import AutoEngine
+from heedful.engines.ctranslate2_engine import CTranslate2Engine
 from heedful.engines.torch_engine import TorchEngine
 from heedful.errors import ConfigError
 from heedful.language_id import LanguageModel
@@ -68,6 +69,14 @@ def load_pairs(models: Sequence[Path | Translator], *, device: str = "auto", eng
         pairs.append(Pair(ServingTranslator.of(translator), names[0], language_id.load(home)))
     _check_languages(pairs)
     return pairs
+
+
+def num_workers(pairs: Sequence[Pair]) -> int:
+    """Batches that may be under way at once: our engine takes one; CTranslate2 one for each thread of its own, and one
+    more, so that they go on while Python reads and writes."""
+    engines = [pair.translator.engine for pair in pairs]
+    fast = [engine.fast if isinstance(engine, AutoEngine) else engine for engine in engines]
+    return min(engine.workers + 1 if isinstance(engine, CTranslate2Engine) else 1 for engine in fast)
 
 
 def _for_looking(translator: Translator) -> Translator:

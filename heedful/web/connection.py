@@ -1,0 +1,84 @@
+"""A connection of a client: uvicorn's, with a limit to their number and a time in which a request's head must come.
+
+Clients that open connections and send nothing, or a letter now and then, would else keep them for ever. The time is
+that of the whole head, so that letters do not prolong it; the body's is in `incoming.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import h11
+from starlette.applications import Starlette
+from uvicorn import Config
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import ServerState
+
+from heedful.web.limits import Limits
+
+TRY_AGAIN = "Retry-After: 1\r\n"
+
+
+class Connection(H11Protocol):
+    """One client's connection; the limits are those of the application's front."""
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, object],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        assert isinstance(config.app, Starlette)
+        self.limits: Limits = config.app.state.front.limits
+        self._head_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """One more, if there may be one more."""
+        super().connection_made(transport)
+        if len(self.connections) > self.limits.connections:
+            return self._refuse("503 Service Unavailable", "Slowdown: too many connections", TRY_AGAIN)
+        self._watch_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """One less."""
+        self._stop_watching()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Something of a head or of a body."""
+        if self.transport.is_closing():
+            return
+        super().data_received(data)
+        if self.conn.their_state is h11.IDLE:
+            self._watch_head()
+        else:
+            self._stop_watching()
+
+    def _watch_head(self) -> None:
+        if self._head_timer is None:
+            self._head_timer = self.loop.call_later(self.limits.head_seconds, self._give_up)
+
+    def _stop_watching(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def _give_up(self) -> None:
+        seconds = self.limits.head_seconds
+        self._refuse("408 Request Timeout", f"Invalid request: the head took longer than the limit of {seconds:g} s")
+
+    def send_400_response(self, msg: str) -> None:
+        """What is no HTTP."""
+        self._refuse("400 Bad Request", f"Invalid request: {msg}")
+
+    def _refuse(self, status: str, text: str, headers: str = "") -> None:
+        """Say why, and close."""
+        if self.transport.is_closing():
+            return
+        body = json.dumps({"error": text})
+        head = f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n{headers}"
+        self.transport.write(f"{head}Connection: close\r\n\r\n{body}".encode("ascii"))
+        self.transport.close()
