@@ -3,7 +3,8 @@
 An element of the source covers some of its words; in the translation it goes around the run of words that has the most
 of theirs and the fewest of others, within its parent's run and beside its siblings'. What covers no word (an image, an
 empty element) goes before the word that it stood before. So every tag comes back once, and elements nest as they did.
-Nothing here knows HTML's syntax or a model: tags are strings, and which word comes from which is given.
+A translation whose alignment is unknown is taken as word for word. Nothing here knows HTML's syntax or a model: tags
+are strings, and which word comes from which is given.
 """
 
 from __future__ import annotations
@@ -54,30 +55,25 @@ class Words:
         return first, max(first, bisect_left(self.begins, end))
 
 
-def origins(alignment: Alignment, num_source: int, num_target: int) -> list[int]:
-    """For each target word one source word: its own, or that of the next word that has one, or of the last."""
-    found = [-1] * num_target
+def origins(alignment: Alignment, num_source: int, num_target: int) -> list[tuple[int, ...]]:
+    """For each target word its source words; one that has none goes with the next that has some, or the last."""
+    found: list[tuple[int, ...]] = [()] * num_target
     for source, target in alignment:
-        if target < num_target and source < num_source:
-            found[target] = source
-    following = -1
-    for target in reversed(range(num_target)):
-        following = found[target] if found[target] >= 0 else following
-        found[target] = following
-    last = max((n for n, origin in enumerate(found) if origin >= 0), default=None)
-    if last is None:
-        return straight(num_source, num_target)
-    return [*found[: last + 1], *[found[last]] * (num_target - last - 1)]
+        if source < num_source and target < num_target:
+            found[target] = (*found[target], source)
+    if not any(found):
+        return [(min(num_source - 1, word * num_source // num_target),) for word in range(num_target)]
+    following = list(accumulate(reversed(found), _or))[::-1]
+    return list(accumulate(following, _or))
 
 
-def straight(num_source: int, num_target: int) -> list[int]:
-    """As if the words came in the same order, at an even pace."""
-    return [min(num_source - 1, word * num_source // num_target) for word in range(num_target)]
+def _or(other: tuple[int, ...], own: tuple[int, ...]) -> tuple[int, ...]:
+    return own or other
 
 
-def put_back(elements: Sequence[Element], source: Words, target: Words, origin_J: Sequence[int]) -> str:
+def put_back(elements: Sequence[Element], source: Words, target: Words, origins_J: Sequence[tuple[int, ...]]) -> str:
     """The target as HTML, with these elements of the source."""
-    placing = _Placing(elements, source, target, origin_J)
+    placing = _Placing(elements, source, target, origins_J)
     for parent in range(ROOT, len(elements)):
         placing.place_children(parent)
     return _written(target.text, elements, placing.children, placing.ranges)
@@ -86,11 +82,14 @@ def put_back(elements: Sequence[Element], source: Words, target: Words, origin_J
 class _Placing:
     """Finds the range of letters of each element, parents before their children."""
 
-    def __init__(self, elements: Sequence[Element], source: Words, target: Words, origin_J: Sequence[int]) -> None:
-        self.elements, self.source, self.target, self.origin_J = elements, source, target, origin_J
+    def __init__(
+        self, elements: Sequence[Element], source: Words, target: Words, origins_J: Sequence[tuple[int, ...]]
+    ) -> None:
+        self.elements, self.source, self.target, self.origins_J = elements, source, target, origins_J
         self.targets: list[list[int]] = [[] for _ in source.begins]  # of each source word
-        for word, origin in enumerate(origin_J):
-            self.targets[origin].append(word)
+        for word, mine in enumerate(origins_J):
+            for origin in mine:
+                self.targets[origin].append(word)
         self.children: dict[int, list[int]] = {}
         for number, element in enumerate(elements):
             self.children.setdefault(element.parent, []).append(number)
@@ -128,7 +127,7 @@ class _Placing:
                 total = -1
                 continue
             begin, total = (begin, total) if total >= 0 else (word, 0)
-            total += 1 if first <= self.origin_J[word] < last else -1
+            total += 1 if any(first <= origin < last for origin in self.origins_J[word]) else -1
             if total > gain or (total == gain > 0 and word + 1 - begin > best[1] - best[0]):
                 best, gain = (begin, word + 1), total
         taken[best[0] : best[1]] = b"\1" * (best[1] - best[0])
@@ -139,7 +138,8 @@ class _Placing:
         free = [word for word in range(low, high) if not taken[word]]
         if not free:
             return None
-        word = min(free, key=lambda each: abs(self.origin_J[each] - self.covered[child][0]))
+        first, _ = self.covered[child]
+        word = min(free, key=lambda each: min(abs(origin - first) for origin in self.origins_J[each]))
         taken[word] = 1
         return word, word + 1
 

@@ -45,13 +45,14 @@ class Run:
         """The run as HTML again; a translation without an alignment is taken as word for word."""
         target = Words.of(self.document.parts(translations, language))
         source = Words.of([*chain.from_iterable(zip(self.document.spaces, (*self.document.units, ""), strict=True))])
-        origin_J: list[int] = []
+        origins_J: list[tuple[int, ...]] = []
         before = 0
         for unit, translation, alignment in zip(self.document.units, translations, alignments, strict=True):
             num_source, num_target = (len(text.split(" ")) for text in (unit, translation))
-            origin_J += [before + origin for origin in origins(alignment or (), num_source, num_target)]
+            for mine in origins(alignment or (), num_source, num_target):
+                origins_J.append(tuple(before + origin for origin in mine))
             before += num_source
-        return put_back(self.elements, source, target, origin_J)
+        return put_back(self.elements, source, target, origins_J)
 
 
 @dataclass(frozen=True, slots=True)
