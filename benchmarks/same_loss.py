@@ -24,6 +24,9 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from benchmarks.record import machine, save
+from heedful.checkpoint import CONFIG
+from heedful.config import Layer, read_toml, resolve, setting
+from heedful.run_folder import write_config
 
 IMAGES = Path(__file__).parent.parent / "docs" / "images"
 ROADS = {"bf16": "bf16 kernels", "fp32": "plain float32"}
@@ -37,10 +40,14 @@ Curve: TypeAlias = list[tuple[int, float]]  # step, smoothed training loss
 def curve(prepared: Path, folder: Path, precision: str, seed: int, steps: int, settings: Sequence[str]) -> Curve:
     """One run, in a process of its own."""
     run = shutil.copytree(prepared, folder / f"{precision}-{seed}")
-    sets = [f"train.seed={seed}", f"train.precision={precision}", "train.validate_steps=1000000", *settings]
-    arguments = [part for setting in sets for part in ("--set", setting)]
-    command = [sys.executable, "-m", "heedful", "train", "-o", str(run), "--steps", str(steps), "--device", "cuda"]
-    subprocess.run([*command, *arguments], check=True, capture_output=True)
+    own: Layer = {"train": {"seed": seed, "precision": precision, "steps": steps, "validate_steps": 1_000_000}}
+    _, layer = read_toml(run / CONFIG)
+    # Written, not passed: a start with other settings would make the tokens anew.
+    write_config(run, resolve(layer, own, *map(setting, settings)))
+    command = [sys.executable, "-m", "heedful", "train", "-o", str(run), "--device", "cuda"]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(done.stderr)
     records = [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
     return [(record["step"], round(record["loss"], 4)) for record in records if record["kind"] == "step"]
 

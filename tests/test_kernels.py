@@ -6,11 +6,14 @@ on before Triton is loaded. On a GPU they run as they are, also in bfloat16 and 
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
+import weakref
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -236,6 +239,24 @@ def test_an_output_that_is_used_twice_gets_the_gradients_of_both_uses(dtype: tor
         return x + x.square()
 
     _assert_twins(kernel, twin, (*inputs, scale, shift), dtype)
+
+
+@on_kernels
+def test_an_output_is_let_go_with_its_last_use() -> None:
+    """Without help from the garbage collector: what a step leaves behind on a GPU is gigabytes."""
+    from heedful.model.kernels.add_norm import add_norm
+
+    x, scale, shift = _normal(4, 8, dtype=torch.float32), torch.ones(8, device=DEVICE), torch.zeros(8, device=DEVICE)
+    gc.disable()
+    try:
+        output = add_norm(x, x, scale, shift, seed_1=None, dropout=0.0, eps=1e-5)
+        output = add_norm(output, output, scale, shift, seed_1=None, dropout=0.0, eps=1e-5)
+        kept: list[weakref.ref[Any]] = [weakref.ref(output), weakref.ref(output.grad_fn)]
+        output.sum().backward()
+        del output
+        assert [reference() for reference in kept] == [None, None]
+    finally:
+        gc.enable()
 
 
 @on_kernels

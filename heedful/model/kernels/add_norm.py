@@ -246,6 +246,7 @@ class _TwoUses(torch.autograd.Function):
     def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, Tensor]:
         output = _add_norm(*inputs)
         _keep_add_norm(ctx, inputs, output)
+        # The second carries the first, and a view its base: the other way round they would keep each other alive.
         return output[0], output[0].view_as(output[0])
 
     @staticmethod
@@ -283,7 +284,7 @@ def add_norm(
         compiled_TD: Tensor = _add_norm(*inputs)[0]
         return compiled_TD
     output_TD: Tensor
-    output_TD, residual_TD = _TwoUses.apply(*inputs)  # type: ignore[no-untyped-call]
+    residual_TD, output_TD = _TwoUses.apply(*inputs)  # type: ignore[no-untyped-call]
     setattr(output_TD, RESIDUAL, residual_TD)
     return output_TD
 
