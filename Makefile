@@ -4,7 +4,7 @@ PAIR ?= en-de
 SEED ?= 1
 BIN := .venv/bin
 
-.PHONY: demo test check format install wheel clean
+.PHONY: demo test check format install tables wheel clean
 
 demo: .venv/ready  ## train on the built-in corpus, score, translate: minutes on two cores
 	@$(BIN)/heedful demo --pair $(PAIR) --seed $(SEED)
@@ -22,6 +22,9 @@ format: .venv/ready-dev  ## bring the code into our format
 	$(BIN)/ruff check --fix .
 
 install: .venv/ready-dev  ## all that working on heedful needs, in .venv
+
+tables: .venv/ready-dev  ## docs/results.md and the READMEs' result tables, from the cards in results/
+	$(BIN)/python -m benchmarks.tables
 
 wheel: .venv/ready-dev  ## build the wheel into dist/
 	$(BIN)/python -m build --wheel --no-isolation --outdir dist .

@@ -3,6 +3,8 @@
     heedful.train(source, target, output)           two text files → a run folder with a model in it
     heedful.Translator.load(path).translate(texts)  text → text
     heedful.evaluate(hypotheses, references)        BLEU, chrF, TER with signatures
+    heedful.evaluate_saved(path, source, reference) the same of a model's translations, kept on its card
+    heedful.load_card(path)                         what a model was made from, and its scores
 
 Names are imported when they are first used (PEP 562), so that `heedful --help` does not wait for torch.
 """
@@ -15,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from heedful.alignment import Aligner, pharaoh
     from heedful.alternatives import alternatives_at, word_confidences
-    from heedful.api import train
+    from heedful.api import evaluate_saved, train
+    from heedful.card import Card, load_card
     from heedful.engines import Sampling, SearchOptions
     from heedful.errors import (
         CheckpointError,
@@ -33,6 +36,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Aligner",
+    "Card",
     "CheckpointError",
     "ConfigError",
     "DataError",
@@ -50,6 +54,8 @@ __all__ = [
     "evaluate",
     "evaluate_files",
     "evaluate_model",
+    "evaluate_saved",
+    "load_card",
     "pharaoh",
     "train",
     "word_confidences",
@@ -58,7 +64,8 @@ __all__ = [
 _HOME = {
     "alignment": ("Aligner", "pharaoh"),
     "alternatives": ("alternatives_at", "word_confidences"),
-    "api": ("train",),
+    "api": ("evaluate_saved", "train"),
+    "card": ("Card", "load_card"),
     "engines": ("Sampling", "SearchOptions"),
     "errors": ("CheckpointError", "ConfigError", "DataError", "DeviceError", "HeedfulError", "TrainingError"),
     "evaluation": ("Report", "evaluate", "evaluate_files", "evaluate_model"),

@@ -1,16 +1,21 @@
-"""`heedful.train`: the command `heedful train` as a function."""
+"""`heedful.train` and `heedful.evaluate_saved`: the commands `heedful train` and `heedful evaluate -m` as functions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from heedful.config import Layer, read_toml
+from heedful.device import choose_device
 from heedful.errors import ConfigError
+from heedful.evaluation import Report
+from heedful.model_evaluation import evaluate_translator, keep_on_card
 from heedful.pipeline import Order, Outcome, run_training
 from heedful.training import Record
+from heedful.translation import Translator
 
 Paths: TypeAlias = str | PathLike[str] | Sequence[str | PathLike[str]]
 
@@ -42,6 +47,41 @@ def train(
     title = Path(recipe).stem if recipe else ""
     order = Order(Path(output), preset or name, layers, Path(from_model) if from_model else None, device, title)
     return run_training(order, say=say or (lambda _: None), on_record=lambda _, r: on_record(r) if on_record else None)
+
+
+def evaluate_saved(
+    model: str | PathLike[str],
+    source: str | PathLike[str],
+    reference: Paths,
+    *,
+    language: str = "",
+    contrast: str | PathLike[str] | None = None,
+    beam_size: int | None = None,
+    alpha: float | None = None,
+    device: str = "auto",
+    engine: str = "torch",
+) -> Report:
+    """Translate a file with a saved model and score it; the model's card keeps the scores.
+
+    `contrast` is a TSV of source, right and wrong target. A card that cannot be written is an error.
+    """
+    translator = Translator.load(Path(model), device=device, engine=engine)
+    translator.options = replace(
+        translator.options,
+        beam_size=translator.options.beam_size if beam_size is None else beam_size,
+        alpha=translator.options.alpha if alpha is None else alpha,
+    )
+    evaluated = evaluate_translator(
+        translator,
+        Path(source),
+        [Path(name) for name in _names(reference)],
+        language=language,
+        contrast=Path(contrast) if contrast else None,
+        device="cpu" if engine == "ctranslate2" else choose_device(device).type,
+        engine=engine,
+    )
+    keep_on_card(Path(model), evaluated)
+    return evaluated.evaluation.report
 
 
 def _names(paths: Paths) -> list[str]:

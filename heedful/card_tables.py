@@ -194,16 +194,18 @@ def _block(test: Evaluation, rows: Sequence[Row]) -> Block:
 
 def _line(row: Row, evaluations: Sequence[Evaluation], first: Sequence[Evaluation]) -> Line:
     seeds = tuple(card.training.seed if card.training else None for card in row.cards)
-    cells = {name: cell for name, value in FIGURES.items() if (cell := _cell(evaluations, value))}
+    figures = {name: cell([value(each.report) for each in evaluations]) for name, value in FIGURES.items()}
+    cells = {name: figure for name, figure in figures.items() if figure}
     compared = evaluations is not first and len(evaluations) == len(first) == 1
     return Line(row.name, seeds, cells, compare(first[0], evaluations[0]) if compared else {})
 
 
-def _cell(evaluations: Sequence[Evaluation], value: Callable[[Report], float | None]) -> Cell | None:
-    values = [number for evaluation in evaluations if (number := value(evaluation.report)) is not None]
-    if not values or len(values) < len(evaluations):
+def cell(values: Sequence[float | None]) -> Cell | None:
+    """Mean and standard deviation; None where a value is missing."""
+    known = [value for value in values if value is not None]
+    if not known or len(known) < len(values):
         return None
-    return Cell(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None)
+    return Cell(statistics.fmean(known), statistics.stdev(known) if len(known) > 1 else None)
 
 
 def compare(baseline: Evaluation, system: Evaluation) -> dict[str, Comparison]:

@@ -19,7 +19,7 @@ from click.testing import CliRunner, Result
 from safetensors.torch import save_file
 
 from heedful import __version__, provenance
-from heedful.api import train
+from heedful.api import evaluate_saved, train
 from heedful.card import Card, load_card, text_file, weights_digest
 from heedful.card_tables import rows_by_recipe, rows_of, side_by_side, to_builtins, to_markdown
 from heedful.cli import commands
@@ -176,6 +176,16 @@ def test_evaluating_adds_the_scores_and_the_translations(text: Path, tmp_path: P
     assert markdown == to_markdown(card)
     for metric in ("BLEU", "chrF2", "TER", "compounds split", "lower-cased", "perplexity per word", "contrastive"):
         assert metric in markdown
+
+
+def test_the_function_does_what_the_command_does(text: Path, tmp_path: Path) -> None:
+    model = small_model(tmp_path / "small")
+    report = evaluate_saved(model, text / "test.en", text / "test.de", beam_size=2, device="cpu")
+    (by_function,) = load_card(model).evaluations
+    evaluated(model, text, "-b", 2)
+    (by_command,) = load_card(model).evaluations
+    assert by_function.report == by_command.report == report
+    assert by_function.beam_size == 2
 
 
 def test_a_second_evaluation_of_a_test_set_takes_the_place_of_the_first(text: Path, tmp_path: Path) -> None:

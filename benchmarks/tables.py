@@ -1,0 +1,287 @@
+"""The result tables of docs/results.md and of both READMEs, written from the cards in results/ and from peers.toml.
+
+    python -m benchmarks.tables           # write them (make tables)
+    python -m benchmarks.tables --check   # say whether they are up to date
+
+Cards that differ in the seed alone make one row. Nothing in these tables is typed.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from heedful.card import Card, Evaluation, Training, load_card
+from heedful.card_tables import Row, cell, code, markdown_table, rows_by_recipe
+from heedful.evaluation import Report
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "results"
+BEGIN, END = "<!-- results: written by make tables -->", "<!-- end of results -->"
+DOCUMENT = "docs/results.md"
+
+METRICS: dict[str, Callable[[Report], float | None]] = {
+    "sacreBLEU": lambda report: report.bleu.value,
+    "BLEU, tokenised, compounds split": lambda report: report.paper_bleu.value if report.paper_bleu else None,
+    "BLEU, lower-cased, tokenised": lambda report: (
+        report.lowercased_tokenised.value if report.lowercased_tokenised else None
+    ),
+    "BLEU, tokenised": lambda report: None,  # the paper's for French: no card has it
+    "chrF2": lambda report: report.chrf.value,
+    "TER": lambda report: report.ter.value,
+    "perplexity per word piece": lambda report: report.perplexity.per_piece if report.perplexity else None,
+    "pronoun accuracy, %": lambda report: (
+        None if report.contrastive_accuracy is None else 100 * report.contrastive_accuracy
+    ),
+}
+IN_README = ("sacreBLEU", "pronoun accuracy, %")  # and what a peer has
+
+
+class Words(Struct, frozen=True, kw_only=True):
+    """What the README's table says, in the README's language."""
+
+    heading: tuple[str, str, str, str, str]
+    not_run: str
+    seeds: str
+
+
+READMES = {
+    "README.md": Words(
+        heading=("recipe", "test set", "heedful", "others", "trained in"), not_run="not run by us", seeds="seeds"
+    ),
+    "README.ko.md": Words(
+        heading=("레시피", "시험 집합", "heedful", "다른 시스템", "학습 시간"),
+        not_run="아직 돌려 보지 않음",
+        seeds="개 시드",
+    ),
+}
+
+
+class Peer(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A figure of others."""
+
+    data: str
+    recipe: str  # empty: none of ours answers it
+    pair: str
+    test: str
+    metric: str
+    value: float
+    system: str
+    source: str
+
+
+class _Peers(Struct, frozen=True, forbid_unknown_fields=True):
+    peer: list[Peer]
+
+
+def read_peers(folder: Path) -> list[Peer]:
+    """The figures in peers.toml; every metric is one of ours."""
+    peers = msgspec.toml.decode((folder / "peers.toml").read_bytes(), type=_Peers).peer
+    for peer in peers:
+        assert peer.metric in METRICS, f"peers.toml: {peer.metric!r} is none of {', '.join(METRICS)}"
+    return peers
+
+
+def read_rows(folder: Path) -> list[Row]:
+    """The cards, by recipe, in the order of their files' names."""
+    return rows_by_recipe([load_card(path) for path in sorted(folder.glob("*.json"))])
+
+
+# ---------------------------------------------------------------------------------------------------- the README
+
+
+def readme_table(rows: Sequence[Row], peers: Sequence[Peer], words: Words) -> str:
+    """One line for each recipe and test set, and for what others have and we have not run."""
+    table = [[*words.heading]]
+    answered: set[Peer] = set()
+    for row in rows:
+        for evaluations in _by_test(row):
+            beside = _beside(row.cards[0], evaluations[0], peers)
+            answered |= set(beside)
+            table.append(_readme_line(row, evaluations, beside, words))
+    for peer in peers:
+        if peer.recipe and peer not in answered and peer.recipe not in {row.name for row in rows}:
+            table.append([f"`{peer.recipe}`", f"{peer.test}, {peer.pair}", words.not_run, _theirs(peer), ""])
+    return "\n".join(markdown_table(table))
+
+
+def _readme_line(row: Row, evaluations: Sequence[Evaluation], peers: Sequence[Peer], words: Words) -> list[str]:
+    names = [name for name in METRICS if name in IN_README or name in {peer.metric for peer in peers}]
+    figures = [f"{_metric(name, evaluations)} **{value}**" for name in names if (value := figure(name, evaluations))]
+    card = row.cards[0]
+    seeds = f" ({len(evaluations)} {words.seeds})" if len(evaluations) > 1 else ""
+    return [
+        f"`{row.name}`",
+        f"{evaluations[0].name}, {card.source_language}-{card.target_language}",
+        "; ".join(figures) + seeds,
+        "; ".join(map(_theirs, peers)),
+        _trained(row),
+    ]
+
+
+def figure(name: str, evaluations: Sequence[Evaluation]) -> str:
+    """A score, or the mean and standard deviation over seeds; empty where a card has none."""
+    found = cell([METRICS[name](evaluation.report) for evaluation in evaluations])
+    return found.show(1 if "%" in name else 2) if found else ""
+
+
+def _metric(name: str, evaluations: Sequence[Evaluation]) -> str:
+    """sacreBLEU's name says which tokenizer it used, unless that is the usual one."""
+    tokenizer = evaluations[0].report.tokenizer.name
+    return f"{name} ({tokenizer})" if name == "sacreBLEU" and tokenizer != "13a" else name
+
+
+def _theirs(peer: Peer) -> str:
+    return f"{peer.metric} {peer.value} ({peer.system})"
+
+
+def _beside(card: Card, evaluation: Evaluation, peers: Sequence[Peer]) -> list[Peer]:
+    key = f"{card.source_language}-{card.target_language}", evaluation.name
+    return [peer for peer in peers if card.name.startswith(peer.data) and (peer.pair, peer.test) == key]
+
+
+def _by_test(row: Row) -> list[list[Evaluation]]:
+    """The evaluations of a row, those on one test set together."""
+    tests = dict.fromkeys(evaluation.sha256 for card in row.cards for evaluation in card.evaluations)
+    return [[found for card in row.cards if (found := card.evaluation(test))] for test in tests]
+
+
+def _trained(row: Row) -> str:
+    trainings = _trainings(row)
+    if not trainings:
+        return ""
+    seconds = cell([training.seconds for training in trainings])
+    machine = trainings[0].machine
+    where = machine.gpu or f"{machine.processor}, {machine.cores} cores"
+    return f"{seconds.show(1) if seconds else ''} s; {where}"
+
+
+def _trainings(row: Row) -> list[Training]:
+    return [card.training for card in row.cards if card.training]
+
+
+# ----------------------------------------------------------------------------------------------- docs/results.md
+
+
+def document(rows: Sequence[Row], peers: Sequence[Peer]) -> str:
+    """docs/results.md."""
+    parts = [
+        "# Results",
+        "Written by `make tables` from the cards in [results](../results) and the figures of others in "
+        "[results/peers.toml](../results/peers.toml); do not edit it. A card says all that a figure depends on, and "
+        "holds no text: `heedful card results/*.json --seeds` compares them, with paired bootstrap. "
+        "[evaluation.md](evaluation.md) says which BLEU is which.",
+        "A score of one card stands with its 95 % interval, one of several seeds with their standard deviation.",
+    ]
+    parts += [_chapter(row, peers) for row in rows] or ["There is no card yet."]
+    return "\n\n".join([*parts, _peer_chapter(peers)]) + "\n"
+
+
+def _chapter(row: Row, peers: Sequence[Peer]) -> str:
+    card = row.cards[0]
+    title = f"## {row.name}: {card.source_language} → {card.target_language}"
+    tests = [_test_section(card, evaluations, peers) for evaluations in _by_test(row)]
+    return "\n\n".join([title, "\n".join(markdown_table(_facts(row))), *tests])
+
+
+def _facts(row: Row) -> list[list[str]]:
+    card, trainings = row.cards[0], _trainings(row)
+    facts = [["", ""], ["model", f"{card.parameters:,} parameters, {card.vocab_size:,} word pieces"]]
+    if not trainings:
+        return [*facts, ["training", "not known"]]
+    first = trainings[0]
+    seconds, speed = cell([t.seconds for t in trainings]), cell([t.tokens_per_second for t in trainings])
+    hours = cell([t.gpu_hours for t in trainings])
+    assert seconds
+    assert speed
+    facts += [
+        ["seeds", ", ".join(str(t.seed) for t in trainings)],
+        ["steps", f"{first.steps:,}; average of {len(first.averaged_steps)}; {first.precision}"],
+        ["target tokens", f"{first.target_tokens:,}; {speed.mean:,.0f} a second, validation included"],
+        ["time", f"{seconds.show(1)} s" + (f"; {hours.show(3)} GPU-hours" if hours else "")],
+        ["machine", first.machine.describe()],
+        ["code", "; ".join(dict.fromkeys(map(code, trainings)))],
+        ["pairs", f"{first.training.counts['kept']:,} of {first.training.counts['read']:,}"],
+    ]
+    files = (*first.training.source, *first.training.target)
+    return [*facts, *([f"`{file.name}`, SHA-256 of the text", file.sha256 or "not known"] for file in files)]
+
+
+def _test_section(card: Card, evaluations: Sequence[Evaluation], peers: Sequence[Peer]) -> str:
+    first = evaluations[0]
+    table = [["metric", "heedful", "others"]]
+    for name in METRICS:
+        theirs = [peer for peer in _beside(card, first, peers) if peer.metric == name]
+        value = figure(name, evaluations)
+        if value or theirs:
+            beside = "; ".join(f"{peer.value} ({peer.system})" for peer in theirs)
+            table.append([_metric(name, evaluations), value + _interval(name, evaluations), beside])
+    lines = [
+        f"### {first.name}",
+        "",
+        *markdown_table(table),
+        "",
+        f"{first.report.num_lines:,} lines of `{first.source.name}`, SHA-256 of source and references {first.sha256}; "
+        f"beam {first.beam_size}, α {first.alpha}; sacreBLEU {first.report.bleu.signature}.",
+    ]
+    return "\n".join(lines)
+
+
+def _interval(name: str, evaluations: Sequence[Evaluation]) -> str:
+    """The 95 % interval of a single card's score."""
+    report = evaluations[0].report
+    scores = {"sacreBLEU": report.bleu, "chrF2": report.chrf, "TER": report.ter}
+    interval = scores[name].interval if name in scores and len(evaluations) == 1 else None
+    return f" ({interval.mean:.2f} ± {interval.margin:.2f})" if interval else ""
+
+
+def _peer_chapter(peers: Sequence[Peer]) -> str:
+    table = [["data", "test set", "metric", "figure", "whose", "where from"]]
+    table += [[p.data, f"{p.test}, {p.pair}", p.metric, str(p.value), p.system, p.source] for p in peers]
+    return "\n".join(["## Figures of others", "", *markdown_table(table)])
+
+
+# ----------------------------------------------------------------------------------------------------------- the files
+
+
+def between_markers(text: str, table: str, name: str) -> str:
+    """The text with the table between its two markers."""
+    new, count = re.subn(
+        f"{re.escape(BEGIN)}.*?{re.escape(END)}", lambda _: f"{BEGIN}\n{table}\n{END}", text, flags=re.DOTALL
+    )
+    assert count == 1, f"{name} needs {BEGIN} and {END} once"
+    return new
+
+
+def generated(root: Path = ROOT, results: Path = RESULTS) -> dict[Path, str]:
+    """Every file that is written from the cards, and what it should say."""
+    rows, peers = read_rows(results), read_peers(results)
+    files = {root / DOCUMENT: document(rows, peers)}
+    for name, words in READMES.items():
+        text = (root / name).read_text(encoding="utf-8")
+        files[root / name] = between_markers(text, readme_table(rows, peers, words), name)
+    return files
+
+
+def stale(root: Path = ROOT, results: Path = RESULTS) -> list[Path]:
+    """The files that do not say what the cards say."""
+    return [p for p, text in generated(root, results).items() if not p.exists() or p.read_text("utf-8") != text]
+
+
+def main() -> None:
+    """Write the tables, or check them."""
+    old = stale()
+    if "--check" in sys.argv[1:]:
+        sys.exit("".join(f"{path.relative_to(ROOT)} is out of date: make tables\n" for path in old) or 0)
+    for path, text in generated().items():
+        path.write_text(text, encoding="utf-8")
+    print("\n".join(str(path.relative_to(ROOT)) for path in old) or "all tables are up to date")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,166 @@
+"""The result tables say what the cards say, with none, one or several of them."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from benchmarks import tables
+from heedful.card import Card, Corpus, Evaluation, TextFile, Training
+from heedful.config import Config, to_layer
+from heedful.evaluation import evaluate
+from heedful.provenance import Machine
+from heedful.significance import packed_counts
+
+REFERENCES = ["Die Katze saß auf der Matte.", "Der Hund lief in den Wald.", "Das Tier überquerte die Straße nicht."]
+MACHINE = Machine(processor="a processor", cores=2, torch="2", python="3", gpu="a GPU", num_gpus=1)
+DATE, VERSION, COMMIT = "2026-01-01", "0.1.0", "abc1234"
+
+
+def evaluation(name: str, hypotheses: list[str], language: str = "de") -> Evaluation:
+    return Evaluation(
+        date=DATE,
+        version=VERSION,
+        commit=COMMIT,
+        name=name,
+        sha256=name.encode().hex().ljust(64, "0"),
+        source=TextFile("test.en", 3, "1" * 64),
+        references=(TextFile(name, 3, "2" * 64),),
+        machine=MACHINE,
+        engine="torch",
+        beam_size=4,
+        alpha=0.6,
+        seconds=1.0,
+        report=evaluate(hypotheses, [REFERENCES], language=language),
+        sentence_counts=packed_counts(hypotheses, [REFERENCES], tokenizer="13a"),
+    )
+
+
+def card(seed: int, *evaluations: Evaluation, name: str = "multi30k-en-de") -> Card:
+    config = to_layer(Config())
+    config["train"]["seed"] = seed
+    files = (TextFile("train.en", 3, "3" * 64),), (TextFile("train.de", 3, "4" * 64),)
+    training = Training(
+        date=DATE,
+        version=VERSION,
+        commit=COMMIT,
+        machine=MACHINE,
+        precision="bf16",
+        seed=seed,
+        steps=100,
+        target_tokens=1000,
+        seconds=10.0 + seed,
+        tokens_per_second=100.0,
+        gpu_hours=0.003,
+        averaged_steps=(90, 100),
+        training=Corpus(*files, {"read": 3, "kept": 3}),
+        validation=None,
+    )
+    return Card(
+        name=name,
+        source_language="en",
+        target_language="de",
+        weights_sha256="0" * 64,
+        parameters=1,
+        vocab_size=8,
+        config=config,
+        training=training,
+        evaluations=evaluations,
+    )
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A repository with READMEs and peers, and no cards."""
+    for name in tables.READMES:
+        (tmp_path / name).write_text(f"before\n{tables.BEGIN}\n{tables.END}\nafter\n", encoding="utf-8")
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "results").mkdir()
+    shutil.copy(tables.RESULTS / "peers.toml", tmp_path / "results")
+    return tmp_path
+
+
+def written(root: Path, *cards: Card) -> dict[str, str]:
+    for number, each in enumerate(cards):
+        (root / "results" / f"{number}.json").write_text(each.to_json(), encoding="utf-8")
+    files = tables.generated(root, root / "results")
+    for path, text in files.items():
+        path.write_text(text, encoding="utf-8")
+    assert tables.stale(root, root / "results") == []
+    return {path.name: text for path, text in files.items()}
+
+
+def test_the_tables_in_the_repository_are_up_to_date() -> None:
+    assert not tables.stale(), "run: make tables"
+
+
+def test_no_card_in_the_repository_holds_text_or_a_path() -> None:
+    for path in tables.RESULTS.glob("*.json"):
+        one = msgspec.json.decode(path.read_bytes(), type=Card)
+        names = [file.name for each in one.evaluations for file in (each.source, *each.references)]
+        names += [name for field in ("source", "target", "valid_source") for name in one.config["data"][field]]
+        assert not [name for name in names if "/" in name], path.name
+        assert one.to_json() == path.read_text(encoding="utf-8"), f"{path.name} holds what no card holds"
+
+
+def test_without_cards_the_figures_of_others_are_there_and_ours_are_not_claimed(root: Path) -> None:
+    files = written(root)
+    assert (
+        "| `wmt14-en-de-base` | newstest2014.de, en-de | not run by us | BLEU, tokenised, compounds split 27.3"
+        in (files["README.md"])
+    )
+    assert files["README.md"].startswith("before\n")
+    assert files["README.md"].endswith("after\n")
+    assert "아직" in files["README.ko.md"]
+    assert "There is no card yet." in files["results.md"]
+
+
+def test_a_card_stands_beside_its_peers_under_the_same_metric(root: Path) -> None:
+    scored = evaluation("test_2016_flickr.de", [*REFERENCES[:2], "Das Tier ging nicht."])
+    files = written(root, card(1, scored))
+    ours = scored.report.lowercased_tokenised
+    assert ours is not None
+    (line,) = [line for line in files["README.md"].splitlines() if "test_2016_flickr" in line]
+    assert f"sacreBLEU **{scored.report.bleu.value:.2f}**" in line
+    assert f"BLEU, lower-cased, tokenised **{ours.value:.2f}**" in line
+    assert "BLEU, lower-cased, tokenised 41.0 (text-only Transformer-tiny" in line
+    assert "11.0 s; a GPU" in line
+    assert "test_2017" not in files["README.md"], "a recipe that was run is not also called not run"
+    assert f"| BLEU, lower-cased, tokenised | {ours.value:.2f} | 41.0" in files["results.md"]
+    assert "3" * 64 in files["results.md"]
+
+
+def test_a_test_set_of_the_same_name_but_of_other_data_gets_no_peers(root: Path) -> None:
+    files = written(root, card(1, evaluation("valid.de", REFERENCES), name="europarl-en-de"))
+    (line,) = [line for line in files["README.md"].splitlines() if "europarl" in line]
+    assert "JoeyNMT" not in line
+
+
+def test_seeds_make_one_line_with_mean_and_spread(root: Path) -> None:
+    scored = [evaluation("valid.de", [*REFERENCES[:2], last]) for last in ("Das Tier ging.", "Die Straße.", "Nicht.")]
+    files = written(root, *(card(seed, each) for seed, each in enumerate(scored)))
+    (line,) = [line for line in files["README.md"].splitlines() if "valid.de" in line and "multi30k-en-de`" in line]
+    assert "(3 seeds)" in line
+    assert "11.0 ± 1.0 s" in line
+    assert files["results.md"].count("## multi30k-en-de:") == 1
+    assert "| seeds | 0, 1, 2 |" in files["results.md"]
+
+
+def test_a_tokenizer_that_is_not_the_usual_one_is_named(root: Path) -> None:
+    scored = evaluation("test.ko", REFERENCES, language="zh")
+    assert "sacreBLEU (zh) **100.00**" in written(root, card(1, scored))["README.md"]
+
+
+def test_a_new_card_makes_the_tables_stale(root: Path) -> None:
+    written(root)
+    (root / "results" / "new.json").write_text(card(1, evaluation("valid.de", REFERENCES)).to_json())
+    assert {path.name for path in tables.stale(root, root / "results")} == {"README.md", "README.ko.md", "results.md"}
+
+
+def test_a_readme_without_markers_is_refused(root: Path) -> None:
+    (root / "README.md").write_text("no markers")
+    with pytest.raises(AssertionError, match="README"):
+        tables.generated(root, root / "results")
