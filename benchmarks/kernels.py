@@ -430,6 +430,15 @@ def time_step(name: str, ceiling: float, *, profile: bool) -> Figures:
     }
 
 
+def time_without_determinism(name: str, ceiling: float) -> Figures:
+    """The same step where torch may choose algorithms whose sums come in any order."""
+    torch.use_deterministic_algorithms(False)
+    torch.cuda.empty_cache()
+    figures = time_step(name, ceiling, profile=False)
+    torch.use_deterministic_algorithms(True)
+    return {f"{name}, ms a step, not deterministic": figures[f"{name}, ms a step"]}
+
+
 def print_profile(run: Run) -> None:
     """Where a step's time goes, by kernel."""
     from torch.profiler import ProfilerActivity
@@ -474,6 +483,7 @@ def main() -> None:
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats()
             figures |= time_step(model, tflops, profile=arguments.profile and model == models[0])
+        figures |= time_without_determinism(models[0], tflops)
     print(save("kernels", figures).read_text(encoding="utf-8"))
 
 

@@ -1,0 +1,85 @@
+"""One command from a data folder to a card: train a recipe, with one seed or several, and score it on its test sets.
+
+    python recipes/run.py multi30k-en-de --data data/multi30k [--seeds 1 2 3] [-o runs]
+
+The folder holds train.en, train.de, valid.en, … and the test sets named below, plain or as .gz or .xz. The card of seed
+n is then in runs/RECIPE-n/model/card.json; with --publish it is copied to results/. A run that was interrupted goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+TESTS = {
+    "multi30k": ("test_2016_flickr", "test_2017_flickr"),
+    "europarl": ("test", "newstest2014"),
+    "ko-en": ("test",),
+    "en-ko": ("test",),
+    "wmt14": ("newstest2014",),
+    "built-in": ("test",),
+}
+
+
+def languages(recipe: str) -> tuple[str, str]:
+    """multi30k-en-de → en, de; ko-en → ko, en; built-in-en-de → en, de."""
+    source, target = [part for part in recipe.split("-") if len(part) == 2][-2:]
+    return source, target
+
+
+def tests(recipe: str) -> tuple[str, ...]:
+    """The names of the test sets."""
+    return next(names for prefix, names in TESTS.items() if recipe.startswith(prefix))
+
+
+def find(folder: Path, name: str) -> str:
+    """The file of that name, plain or packed."""
+    for suffix in ("", ".xz", ".gz"):
+        if (path := folder / f"{name}{suffix}").exists():
+            return str(path)
+    sys.exit(f"{folder / name}: not there, nor as .xz or .gz; --data names the folder that holds it")
+
+
+def heedful(*arguments: str) -> None:
+    """A heedful command; its failure ends this one."""
+    done = subprocess.run([sys.executable, "-m", "heedful", *arguments], check=False)
+    if done.returncode:
+        sys.exit(done.returncode)
+
+
+def run(recipe: str, data: Path, output: Path, seed: int, device: str) -> Path:
+    """Train and score with one seed; the card."""
+    source, target = languages(recipe)
+    files = {"-s": f"train.{source}", "-t": f"train.{target}"}
+    files |= {"--valid-source": f"valid.{source}", "--valid-target": f"valid.{target}"}
+    named = [part for flag, name in files.items() for part in (flag, find(data, name))]
+    folder = output / f"{recipe}-{seed}"
+    how = ("--set", f"train.seed={seed}", "--device", device)
+    heedful("train", str(HERE / f"{recipe}.toml"), *named, "-o", str(folder), *how)
+    for name in tests(recipe):
+        pair = ("-s", find(data, f"{name}.{source}"), "-r", find(data, f"{name}.{target}"))
+        heedful("evaluate", "-m", str(folder), *pair, "--device", device)
+    return folder / "model" / "card.json"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("recipe", choices=sorted(path.stem for path in HERE.glob("*.toml")))
+    parser.add_argument("--data", type=Path, required=True, help="folder of train, valid and test files")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1])
+    parser.add_argument("-o", "--output", type=Path, default=Path("runs"))
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--publish", action="store_true", help="copy the cards to results/")
+    arguments = parser.parse_args()
+    for seed in arguments.seeds:
+        card = run(arguments.recipe, arguments.data, arguments.output, seed, arguments.device)
+        if arguments.publish:
+            shutil.copyfile(card, HERE.parent / "results" / f"{arguments.recipe}-{seed}.json")
+
+
+if __name__ == "__main__":
+    main()
