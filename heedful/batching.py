@@ -128,13 +128,17 @@ def _feistel(words: Words64, half_bits: int, keys: list[np.uint64]) -> Words64:
     return (left << shift) | right
 
 
-def pair_stream(num_pairs: int, seed: int) -> Iterator[Numbers]:
-    """The endless stream of pair numbers, in chunks: epoch after epoch, each in an order of its own."""
+def pair_stream(num_pairs: int, seed: int, num_encodings: int = 1) -> Iterator[Numbers]:
+    """The endless stream of pair numbers, in chunks: epoch after epoch, each in an order of its own.
+
+    Where pairs are encoded several times, each epoch takes the next encoding.
+    """
     position = 0
     while True:
         epoch, first = divmod(position, num_pairs)
         last = min(first + CHUNK_PAIRS, num_pairs)
-        yield shuffled(np.arange(first, last), num_pairs, derived_seed(seed, epoch))
+        pairs_N = shuffled(np.arange(first, last), num_pairs, derived_seed(seed, epoch))
+        yield pairs_N + epoch % num_encodings * num_pairs
         position += last - first
 
 
@@ -144,7 +148,7 @@ def micro_batches(shards: Shards, *, seed: int, rows: int) -> Iterator[Numbers]:
     (Nor do they exceed `most_sentences`.)
     """
     waiting = np.empty(0, dtype=np.int64)
-    stream, most = pair_stream(len(shards), seed), most_sentences(rows)
+    stream, most = pair_stream(len(shards), seed, shards.num_encodings), most_sentences(rows)
     while True:
         while len(waiting) <= most:
             waiting = np.concatenate([waiting, next(stream)])

@@ -41,6 +41,15 @@ class TokenizerConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
     vocab_size: Positive = 37_000
     model: str = ""  # a tokenizer.model to reuse
+    dropout: Share = 0.0  # of merges, in training text (BPE-dropout); 0: none
+    encodings: Positive = 8  # with dropout: of each pair, the first one without it; an epoch takes one after the other
+
+    def __post_init__(self) -> None:
+        if self.dropout and self.encodings == 1:
+            raise ConfigError(
+                f"tokenizer.dropout = {self.dropout} needs tokenizer.encodings of at least 2, "
+                f"as the first one is without dropout"
+            )
 
 
 class ModelConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

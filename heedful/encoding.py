@@ -2,7 +2,8 @@
 
 Chunks are encoded in parallel and come back in order, so that the result does not depend on the number of processes;
 and few of them are in flight, so that memory stays the same for any corpus. Pairs with an empty side and over-long ones
-are left out, and counted. This module knows nothing of files.
+are left out, and counted. With BPE-dropout the others are encoded several times, by draws that follow from the seed and
+the chunk's number. This module knows nothing of files.
 """
 
 import operator
@@ -16,7 +17,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
 from dataclasses import astuple, dataclass
 from functools import partial
-from itertools import chain, islice
+from itertools import chain, compress, count, islice
 from pathlib import Path
 from queue import SimpleQueue
 from typing import IO, Any, TypeAlias, cast
@@ -24,9 +25,11 @@ from typing import IO, Any, TypeAlias, cast
 import numpy as np
 import numpy.typing as npt
 
+from heedful.bpe_dropout import DrawingEncoder
+from heedful.config import Config
 from heedful.corpus import SentencePair
 from heedful.errors import DeviceError
-from heedful.tokenizer import BulkEncoder, Tokenizer
+from heedful.tokenizer import BulkEncoder, Tokenizer, take_slices
 
 Ids: TypeAlias = npt.NDArray[Any]
 Numbers: TypeAlias = npt.NDArray[np.int64]
@@ -57,22 +60,54 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Encoded:
-    """What some pairs come to: of those that are kept the ids, each sentence closed by eos, and the lengths with it."""
+class Sentences:
+    """The ids of some sentences in a row, each closed by eos, and the lengths with it."""
 
-    source_ids: Ids
-    source_lengths: Numbers
-    target_ids: Ids
-    target_lengths: Numbers
+    ids: Ids
+    lengths: Numbers
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Encoded:
+    """What some pairs come to: each side of those that are kept, once for every encoding."""
+
+    source: tuple[Sentences, ...]
+    target: tuple[Sentences, ...]
     counts: Counts
 
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """How pairs are encoded: those with an empty side, or over `max_length` pieces on a side, are left out."""
+    """How pairs are encoded: those with an empty side, or over `max_length` pieces on a side, are left out.
+
+    The first encoding is the plain one. With `dropout`, others are drawn, up to `num_encodings` in all; where a
+    sentence of theirs comes out longer than `max_length`, its plain encoding takes its place.
+    """
 
     tokenizer: Tokenizer
     max_length: int
+    dropout: float = 0.0
+    num_encodings: int = 1
+    seed: int = 0
+
+    @classmethod
+    def for_training(cls, config: Config, tokenizer: Tokenizer) -> "Encoding":
+        """As the settings say."""
+        max_length, pieces = config.data.max_length, config.tokenizer
+        if not pieces.dropout:
+            return cls(tokenizer, max_length)
+        return cls(tokenizer, max_length, pieces.dropout, pieces.encodings, config.train.seed)
+
+    @classmethod
+    def for_validation(cls, config: Config, tokenizer: Tokenizer) -> "Encoding":
+        """Plainly, as text to translate is encoded."""
+        return cls(tokenizer, config.data.max_length)
+
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """What its result depends on, beside the text."""
+        drawn = (self.dropout, self.num_encodings, self.seed) if self.dropout else ()
+        return (self.tokenizer.fingerprint, self.max_length, *drawn)
 
     @property
     def dtype(self) -> str:
@@ -90,32 +125,57 @@ class Encoding:
 
     def start(self) -> Callable[["_Chunk"], Encoded]:
         """A function that encodes chunks, and remembers words from one to the next."""
-        return partial(self._encode_chunk, BulkEncoder(self.tokenizer))
+        drawing = DrawingEncoder(self.tokenizer, dropout=self.dropout, seed=self.seed) if self.dropout else None
+        return partial(self._encode_chunk, BulkEncoder(self.tokenizer), drawing)
 
-    def _encode_chunk(self, encoder: BulkEncoder, chunk: "_Chunk") -> Encoded:
+    def _encode_chunk(self, encoder: BulkEncoder, drawing: DrawingEncoder | None, chunk: "_Chunk") -> Encoded:
         sources, targets = chunk.source.split("\n"), chunk.target.split("\n")
         source_T, source_lengths_N = encoder.encode(sources)
         target_T, target_lengths_N = encoder.encode(targets)
         empty_N = _are_blank(sources) | _are_blank(targets) | (source_lengths_N == 0) | (target_lengths_N == 0)
         kept_N = ~empty_N & (np.maximum(source_lengths_N, target_lengths_N) <= self.max_length)
-        source_ids, source_lengths = self._keep(source_T, source_lengths_N, kept_N)
-        target_ids, target_lengths = self._keep(target_T, target_lengths_N, kept_N)
+        source, target = (
+            self._keep(source_T, source_lengths_N, kept_N),
+            self._keep(target_T, target_lengths_N, kept_N),
+        )
         kept, empty = int(kept_N.sum()), int(empty_N.sum())
-        counts = Counts(len(sources), kept, empty, len(sources) - kept - empty, len(source_ids), len(target_ids))
-        return Encoded(source_ids, source_lengths, target_ids, target_lengths, counts)
+        counts = Counts(len(sources), kept, empty, len(sources) - kept - empty, len(source.ids), len(target.ids))
+        if drawing is None or not kept:
+            return Encoded((source,), (target,), counts)
+        bits = np.random.PCG64([self.seed, chunk.number])
+        return Encoded(
+            (source, *self._draw(drawing, source, list(compress(sources, kept_N)), bits)),
+            (target, *self._draw(drawing, target, list(compress(targets, kept_N)), bits)),
+            counts,
+        )
 
-    def _keep(self, ids_T: Ids, lengths_N: Numbers, kept_N: Truths) -> tuple[Ids, Numbers]:
+    def _keep(self, ids_T: Ids, lengths_N: Numbers, kept_N: Truths) -> Sentences:
         kept_T, lengths = ids_T[np.repeat(kept_N, lengths_N)], lengths_N[kept_N]
         closed_T = np.insert(kept_T, np.cumsum(lengths), Tokenizer.eos_id)
-        return closed_T.astype(self.dtype), lengths + 1
+        return Sentences(closed_T.astype(self.dtype), lengths + 1)
+
+    def _draw(
+        self, drawing: DrawingEncoder, plain: Sentences, texts: list[str], bits: np.random.PCG64
+    ) -> Iterator[Sentences]:
+        """The drawn encodings of the texts of one side."""
+        plain_starts_N = np.cumsum(plain.lengths) - plain.lengths
+        for _ in range(1, self.num_encodings):
+            ids_T, lengths_N = drawing.encode(texts, bits)
+            drawn = self._keep(ids_T, lengths_N, np.ones(len(texts), np.bool_))
+            long_N = drawn.lengths > self.max_length + 1
+            # Of both in a row, each sentence's own one.
+            starts_N = np.where(long_N, plain_starts_N, len(plain.ids) + np.cumsum(drawn.lengths) - drawn.lengths)
+            lengths_N = np.where(long_N, plain.lengths, drawn.lengths)
+            yield Sentences(take_slices(np.concatenate([plain.ids, drawn.ids]), starts_N, lengths_N), lengths_N)
 
 
 @dataclass(frozen=True, slots=True)
 class _Chunk:
-    """Some pairs: the lines of each side, joined by line ends."""
+    """Some pairs: the lines of each side, joined by line ends; and how many chunks stand before them."""
 
     source: str
     target: str
+    number: int
 
 
 def _are_blank(lines: list[str]) -> Truths:
@@ -123,8 +183,10 @@ def _are_blank(lines: list[str]) -> Truths:
 
 
 def _chunks(pairs: Iterator[SentencePair]) -> Iterator[_Chunk]:
-    while chunk := list(_some(pairs)):
-        yield _Chunk("\n".join(pair.source for pair in chunk), "\n".join(pair.target for pair in chunk))
+    for number in count():
+        if not (chunk := list(_some(pairs))):
+            return
+        yield _Chunk("\n".join(pair.source for pair in chunk), "\n".join(pair.target for pair in chunk), number)
 
 
 def _some(pairs: Iterator[SentencePair]) -> Iterator[SentencePair]:

@@ -28,7 +28,7 @@ from heedful.card import (
 )
 from heedful.card_tables import to_markdown
 from heedful.checkpoint import MODEL, TOKENIZER, ModelFiles, find_model, load_config
-from heedful.config import Config
+from heedful.encoding import Encoding
 from heedful.errors import CheckpointError, DataError
 from heedful.provenance import commit, machine, now
 from heedful.run_folder import TRAINING_DATA, VALIDATION_DATA
@@ -90,7 +90,8 @@ def write_training_card(run: Path, name: str, trainer: Trainer, averaged: Sequen
 
 
 def _training(run: Path, trainer: Trainer, averaged: Sequence[Path]) -> Training:
-    config, progress = trainer.config, trainer.progress
+    config, progress, tokenizer = trainer.config, trainer.progress, Tokenizer.load(run / TOKENIZER)
+    data = config.data
     here = machine(trainer.device.type, processes=trainer.world.size)
     return Training(
         date=now(),
@@ -105,21 +106,25 @@ def _training(run: Path, trainer: Trainer, averaged: Sequence[Path]) -> Training
         tokens_per_second=progress.target_tokens / max(progress.seconds, 1e-9),
         gpu_hours=here.num_gpus * progress.seconds / 3600 if here.gpu else None,
         averaged_steps=tuple(int(path.parent.name.removeprefix("step-")) for path in averaged),
-        training=_corpus(run / TRAINING_DATA, config.data.source, config.data.target, run, config),
+        training=_corpus(run / TRAINING_DATA, data.source, data.target, Encoding.for_training(config, tokenizer)),
         validation=(
-            _corpus(run / VALIDATION_DATA, config.data.valid_source, config.data.valid_target, run, config)
-            if config.data.valid_source
+            _corpus(
+                run / VALIDATION_DATA,
+                data.valid_source,
+                data.valid_target,
+                Encoding.for_validation(config, tokenizer),
+            )
+            if data.valid_source
             else None
         ),
     )
 
 
-def _corpus(shards: Path, source: Sequence[str], target: Sequence[str], run: Path, config: Config) -> Corpus:
+def _corpus(shards: Path, source: Sequence[str], target: Sequence[str], encoding: Encoding) -> Corpus:
     """Counts are those of the shards; digests only of files that still hold what the shards were made from."""
     sources, targets = [Path(name) for name in source], [Path(name) for name in target]
-    tokenizer = Tokenizer.load(run / TOKENIZER)
     try:
-        same = is_current(shards, sources, targets, tokenizer, config.data.max_length)
+        same = is_current(shards, sources, targets, encoding)
     except DataError:  # a file has gone
         same = False
     return corpus(sources, targets, asdict(open_shards(shards).counts), is_current=same)

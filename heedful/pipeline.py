@@ -20,6 +20,7 @@ from heedful.config import Config, Layer, to_layer, to_toml
 from heedful.corpus import language_of, languages_of_tsv, read_pairs
 from heedful.device import choose_device
 from heedful.distributed import World, check_micro_batches, process_group, world_from_environment
+from heedful.encoding import Encoding
 from heedful.errors import CheckpointError, ConfigError, DataError
 from heedful.model.transformer import Transformer
 from heedful.model_card import remember, write_training_card
@@ -225,16 +226,20 @@ def _paths(names: Sequence[str]) -> list[Path]:
 
 def _make_shards(run: Path, config: Config, tokenizer: Tokenizer, say: Callable[[str], None]) -> None:
     data, resuming = config.data, checkpoint.last_whole(run) is not None
-    parts = {TRAINING_DATA: (data.source, data.target), VALIDATION_DATA: (data.valid_source, data.valid_target)}
-    for name, files in parts.items():
-        source, target = map(_paths, files)
+    parts = {
+        TRAINING_DATA: (data.source, data.target, Encoding.for_training(config, tokenizer)),
+        VALIDATION_DATA: (data.valid_source, data.valid_target, Encoding.for_validation(config, tokenizer)),
+    }
+    for name, (sources, targets, encoding) in parts.items():
+        source, target = _paths(sources), _paths(targets)
         folder = run / name
         if not source or (folder.is_dir() and not all(file.exists() for file in (*source, *target))):
             continue  # the text has gone elsewhere, but its tokens are here
-        if name == TRAINING_DATA and resuming and not is_current(folder, source, target, tokenizer, data.max_length):
+        if name == TRAINING_DATA and resuming and not is_current(folder, source, target, encoding):
             raise CheckpointError(f"{run}: the training text is not what this run began with; take a new folder (-o)")
-        shards = prepare(folder, source, target, tokenizer, max_length=data.max_length)
-        say(f"{'training' if name == TRAINING_DATA else 'validation'} text: {_counted(shards.counts)}")
+        shards = prepare(folder, source, target, encoding)
+        drawn = f", in {shards.num_encodings} encodings" if shards.num_encodings > 1 else ""
+        say(f"{'training' if name == TRAINING_DATA else 'validation'} text: {_counted(shards.counts)}{drawn}")
 
 
 def _counted(counts: Counts) -> str:

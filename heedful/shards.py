@@ -1,6 +1,7 @@
 """Token ids on disk: two languages' sentences in flat arrays, mapped into memory (§5.1 of the paper).
 
-A folder of shards is made once from text and tokenizer, and used again as long as both and `max_length` are the same.
+A folder of shards is made once from text and tokenizer, and used again as long as both and the way of encoding are the
+same. Where each sentence is encoded several times, all sentences stand there once, plainly, and then all of them again.
 Memory hardly grows with the corpus: text is encoded chunk by chunk, and only the sentences' lengths stay resident.
 This module knows nothing of batches or of torch.
 """
@@ -25,9 +26,9 @@ import numpy.typing as npt
 
 from heedful.corpus import fingerprint, read_pairs
 from heedful.encoding import Counts as Counts
-from heedful.encoding import Encoded, Encoding, Ids, Numbers
+from heedful.encoding import Encoded, Encoding, Ids, Numbers, Sentences
 from heedful.errors import CheckpointError, DataError
-from heedful.tokenizer import Tokenizer, take_slices
+from heedful.tokenizer import take_slices
 
 _FORMAT = 1
 _RECORD = "record.json"
@@ -96,11 +97,15 @@ class _Reader:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shards:
-    """A parallel corpus as numbers: sentence n of the source side and sentence n of the target side are a pair."""
+    """A parallel corpus as numbers: sentence n of the source side and sentence n of the target side are a pair.
+
+    Of N pairs the sentences n, n + N, n + 2 N, … are encodings of the same pair, the first of them the plain one.
+    """
 
     source: Side
     target: Side
     counts: Counts
+    num_encodings: int = 1
 
     def __len__(self) -> int:
         return self.counts.kept
@@ -117,7 +122,7 @@ class _File(msgspec.Struct, frozen=True):
     fingerprint: str
 
 
-class _Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """What a folder of shards was made from, and what is in it."""
 
     format: int
@@ -125,6 +130,7 @@ class _Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     files: list[_File]
     dtype: str
     counts: Counts
+    num_encodings: int = 1
 
 
 # ------------------------------------------------------------------------------------------------- make, open, compare
@@ -134,28 +140,23 @@ def prepare(
     directory: Path,
     source_files: Sequence[Path],
     target_files: Sequence[Path],
-    tokenizer: Tokenizer,
+    encoding: Encoding,
     *,
-    max_length: int,
     processes: int | None = None,
     progress: Callable[[Counts], None] | None = None,
 ) -> Shards:
-    """Encode the pairs into `directory`, or use what is there if it was made from the same text in the same way.
-
-    Pairs with an empty side, or with more than `max_length` pieces on a side, are left out and counted.
-    """
+    """Encode the pairs into `directory`, or use what is there if it was made from the same text in the same way."""
     pairs = read_pairs(source_files, target_files)
     files = _look_at(directory, [*source_files, *target_files])
-    identity = _identity(files, len(source_files), tokenizer, max_length)
+    identity = _identity(files, len(source_files), encoding)
     if _is_made_from(directory, identity):
         _remember_files(directory, files)
         return open_shards(directory)
-    encoding = Encoding(tokenizer, max_length)
     with _replacing(directory) as folder:
         with closing(encoding.encode(pairs, processes=processes)) as encoded:
-            counts = _write_sides(folder, encoded, progress or _ignore)
-        _check_not_empty(counts, max_length)
-        _write_record(folder, _Record(_FORMAT, identity, files, encoding.dtype, counts))
+            counts = _write_sides(folder, encoded, encoding.num_encodings, progress or _ignore)
+        _check_not_empty(counts, encoding.max_length)
+        _write_record(folder, _Record(_FORMAT, identity, files, encoding.dtype, counts, encoding.num_encodings))
     return open_shards(directory)
 
 
@@ -164,32 +165,27 @@ def open_shards(directory: Path) -> Shards:
     record = _read_record(directory)
     counts = record.counts
     try:
-        source = _open_side(directory / "source", record.dtype, counts.kept, counts.source_tokens)
-        target = _open_side(directory / "target", record.dtype, counts.kept, counts.target_tokens)
+        source = _open_side(directory / "source", record, counts.source_tokens)
+        target = _open_side(directory / "target", record, counts.target_tokens)
     except (OSError, ValueError) as error:
         raise CheckpointError(f"{directory}: the shards are damaged; remove the folder to make them anew") from error
-    return Shards(source, target, counts)
+    return Shards(source, target, counts, record.num_encodings)
 
 
-def is_current(
-    directory: Path,
-    source_files: Sequence[Path],
-    target_files: Sequence[Path],
-    tokenizer: Tokenizer,
-    max_length: int,
-) -> bool:
+def is_current(directory: Path, source_files: Sequence[Path], target_files: Sequence[Path], encoding: Encoding) -> bool:
     """Whether the shards in `directory` are what `prepare` would make, so that it would use them as they are."""
     files = _look_at(directory, [*source_files, *target_files])
-    return _is_made_from(directory, _identity(files, len(source_files), tokenizer, max_length))
+    return _is_made_from(directory, _identity(files, len(source_files), encoding))
 
 
-def _open_side(name: Path, dtype: str, num_sentences: int, num_tokens: int) -> Side:
-    ids = np.memmap(name.with_suffix(".ids"), dtype, mode="r")
+def _open_side(name: Path, record: _Record, num_tokens: int) -> Side:
+    ids = np.memmap(name.with_suffix(".ids"), record.dtype, mode="r")
     lengths = np.memmap(name.with_suffix(".lengths"), "<i4", mode="r")
-    if (len(ids), len(lengths)) != (num_tokens, num_sentences):
+    drawn_tokens = int(lengths[record.counts.kept :].sum(dtype=np.int64))
+    if (len(ids), len(lengths)) != (num_tokens + drawn_tokens, record.counts.kept * record.num_encodings):
         raise ValueError("cut off")
     is_large = ids.nbytes > _MAPPED_BYTES and hasattr(os, "pread")
-    return Side(ids, lengths, _Reader(name.with_suffix(".ids"), dtype) if is_large else None)
+    return Side(ids, lengths, _Reader(name.with_suffix(".ids"), record.dtype) if is_large else None)
 
 
 def _is_made_from(directory: Path, identity: str) -> bool:
@@ -200,9 +196,9 @@ def _is_made_from(directory: Path, identity: str) -> bool:
     return _read_record(directory).fingerprint == identity
 
 
-def _identity(files: list[_File], num_sources: int, tokenizer: Tokenizer, max_length: int) -> str:
+def _identity(files: list[_File], num_sources: int, encoding: Encoding) -> str:
     contents = [file.fingerprint for file in files]
-    return hashlib.sha256(repr((contents, num_sources, tokenizer.fingerprint, max_length)).encode()).hexdigest()
+    return hashlib.sha256(repr((contents, num_sources, *encoding.identity)).encode()).hexdigest()
 
 
 def _look_at(directory: Path, paths: Sequence[Path]) -> list[_File]:
@@ -293,34 +289,47 @@ def _sync(file: IO[bytes]) -> None:
     os.fsync(file.fileno())
 
 
-def _write_sides(folder: Path, encoded: Iterable[Encoded], progress: Callable[[Counts], None]) -> Counts:
+def _write_sides(
+    folder: Path, encoded: Iterable[Encoded], num_encodings: int, progress: Callable[[Counts], None]
+) -> Counts:
     counts = Counts(0, 0, 0, 0, 0, 0)
     with ExitStack() as stack:
-        source, target = (_Writer(folder / name, stack) for name in ("source", "target"))
+        source, target = (_Writer(folder / name, num_encodings, stack) for name in ("source", "target"))
         for part in encoded:
-            source.write(part.source_ids, part.source_lengths)
-            target.write(part.target_ids, part.target_lengths)
+            source.write(part.source)
+            target.write(part.target)
             counts += part.counts
             progress(counts)
-        source.sync()
-        target.sync()
+        source.finish()
+        target.finish()
     return counts
 
 
 class _Writer:
-    """The two files of a side, written one part after the other."""
+    """The two files of a side, written one part after the other; every encoding first by itself."""
 
-    def __init__(self, name: Path, stack: ExitStack) -> None:
-        self._ids = stack.enter_context(name.with_suffix(".ids").open("wb"))
-        self._lengths = stack.enter_context(name.with_suffix(".lengths").open("wb"))
+    def __init__(self, name: Path, num_encodings: int, stack: ExitStack) -> None:
+        names = [name, *(name.with_name(f"{name.name}-{number}") for number in range(1, num_encodings))]
+        self._files = [
+            [stack.enter_context(each.with_suffix(suffix).open("w+b")) for suffix in (".ids", ".lengths")]
+            for each in names
+        ]
 
-    def write(self, ids_T: Ids, lengths_N: Numbers) -> None:
-        self._ids.write(ids_T.tobytes())
-        self._lengths.write(lengths_N.astype("<i4").tobytes())
+    def write(self, encodings: Sequence[Sentences]) -> None:
+        # A part of which nothing is kept has but one encoding, an empty one.
+        for (ids, lengths), sentences in zip(self._files, encodings, strict=False):
+            ids.write(sentences.ids.tobytes())
+            lengths.write(sentences.lengths.astype("<i4").tobytes())
 
-    def sync(self) -> None:
-        _sync(self._ids)
-        _sync(self._lengths)
+    def finish(self) -> None:
+        """The further encodings go behind the first one."""
+        first, *others = self._files
+        for whole, *parts in zip(first, *others, strict=True):
+            for part in parts:
+                part.seek(0)
+                shutil.copyfileobj(part, whole)
+                Path(part.name).unlink()
+            _sync(whole)
 
 
 def _check_not_empty(counts: Counts, max_length: int) -> None:

@@ -15,7 +15,7 @@ import io
 import os
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from random import Random
@@ -27,7 +27,7 @@ import sentencepiece
 
 from heedful.errors import CheckpointError, ConfigError, DataError
 
-_SPACE = "\u2581"
+SPACE = "\u2581"
 _MULTIPLE = 8
 _BYTES_AND_SPECIALS = 256 + 2
 
@@ -57,7 +57,7 @@ _TRAINER_FLAGS: dict[str, Any] = {
 # What a vocabulary of ours gives back unharmed, but for the spaces: NUL, a tab, and a ligature that NFKC would split.
 _PROBE, _PROBE_BACK = " \0\tﬁ  a b", "\0\tﬁ a b"
 
-# Pieces of distinct words that a BulkEncoder remembers: about 170,000 words and 30 MB.
+# Pieces of distinct words that are remembered: about 170,000 words and 30 MB.
 _REMEMBERED_PIECES = 2**19
 
 
@@ -155,6 +155,11 @@ class Tokenizer:
         """The pieces as people read them: ▁ for the space before a word, <0x0A> for a byte, </s> for eos."""
         return [self._processor.id_to_piece(index) for index in self._checked(ids)]
 
+    def is_ordinary(self, index: int) -> bool:
+        """Is this piece one that words are made of: no byte, no eos, no unknown?"""
+        kinds = (self._processor.is_byte, self._processor.is_control, self._processor.is_unknown)
+        return not any(is_of_kind(index) for is_of_kind in kinds)
+
     def _checked(self, ids: Iterable[int]) -> list[int]:
         checked = [int(index) for index in ids]
         for index in checked:
@@ -180,33 +185,51 @@ class BulkEncoder:
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        self._tokenizer = tokenizer
-        self._words = _Words()
+        self._words = Words(tokenizer.encode_batch)
 
     def encode(self, texts: Sequence[str]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
         """The ids of all texts in one row, without eos, and the number of ids of each text."""
-        words_by_text = [normalise(text).split(" ") for text in texts]
+        return self._words.join([normalise(text).split(" ") for text in texts])
+
+
+class Words:
+    """The ids of words, each encoded when it is first looked up."""
+
+    def __init__(self, encode: Callable[[list[str]], list[list[int]]]) -> None:
+        self._encode = encode
+        self._forget()
+
+    def _forget(self) -> None:
+        self._numbers = _Numbers()
+        self._ids: npt.NDArray[np.int32] = np.empty(0, np.int32)
+        self._starts: npt.NDArray[np.int64] = np.empty(0, np.int64)
+        self._lengths: npt.NDArray[np.int64] = np.empty(0, np.int64)
+
+    def join(self, words_by_text: Sequence[Sequence[str]]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+        """The ids of all texts' words in one row, and the number of ids of each text."""
         index_W = self._look_up(list(chain.from_iterable(words_by_text)))
-        lengths_W = self._words.lengths[index_W]
-        last_word_N = np.cumsum(np.fromiter(map(len, words_by_text), np.int64, len(texts))) - 1
+        lengths_W = self._lengths[index_W]
+        last_word_N = np.cumsum(np.fromiter(map(len, words_by_text), np.int64, len(words_by_text))) - 1
         lengths_N = np.diff(np.cumsum(lengths_W)[last_word_N], prepend=0)
-        return take_slices(self._words.ids, self._words.starts[index_W], lengths_W), lengths_N
+        return take_slices(self._ids, self._starts[index_W], lengths_W), lengths_N
 
     def _look_up(self, words: list[str]) -> npt.NDArray[np.int64]:
-        if self._words.ids.size > _REMEMBERED_PIECES:
-            self._words = _Words()
-        index_W = np.fromiter(map(self._words.__getitem__, words), np.int64, len(words))
-        self._words.learn(self._tokenizer)
+        if self._ids.size > _REMEMBERED_PIECES:
+            self._forget()
+        index_W = np.fromiter(map(self._numbers.__getitem__, words), np.int64, len(words))
+        self._learn(self._encode(self._numbers.take_new()))
         return index_W
 
+    def _learn(self, ids: list[list[int]]) -> None:
+        self._lengths = np.append(self._lengths, np.fromiter(map(len, ids), np.int64, len(ids)))
+        self._starts = np.cumsum(self._lengths) - self._lengths
+        self._ids = np.append(self._ids, np.fromiter(chain.from_iterable(ids), np.int32))
 
-class _Words(dict[str, int]):
-    """Words, numbered in the order in which they are first looked up, and the ids of each."""
+
+class _Numbers(dict[str, int]):
+    """Words, numbered in the order in which they are first looked up."""
 
     def __init__(self) -> None:
-        self.ids: npt.NDArray[np.int32] = np.empty(0, np.int32)
-        self.starts: npt.NDArray[np.int64] = np.empty(0, np.int64)
-        self.lengths: npt.NDArray[np.int64] = np.empty(0, np.int64)
         self._new: list[str] = []
 
     def __missing__(self, word: str) -> int:
@@ -214,13 +237,10 @@ class _Words(dict[str, int]):
         number = self[word] = len(self)
         return number
 
-    def learn(self, tokenizer: Tokenizer) -> None:
-        """Encode the words that were looked up for the first time."""
-        ids = tokenizer.encode_batch(self._new)
-        self.lengths = np.append(self.lengths, np.fromiter(map(len, ids), np.int64, len(ids)))
-        self.starts = np.cumsum(self.lengths) - self.lengths
-        self.ids = np.append(self.ids, np.fromiter(chain.from_iterable(ids), np.int32))
-        self._new.clear()
+    def take_new(self) -> list[str]:
+        """The words that were looked up for the first time since this was last asked."""
+        new, self._new = self._new, []
+        return new
 
 
 def take_slices(
@@ -235,7 +255,7 @@ def take_slices(
 
 def normalise(text: str) -> str:
     """The text as SentencePiece gets it; that joins runs of spaces and drops those at the ends."""
-    return unicodedata.normalize("NFC", text).replace(_SPACE, " ")
+    return unicodedata.normalize("NFC", text).replace(SPACE, " ")
 
 
 def _open_model(model: bytes) -> Any:
@@ -258,7 +278,7 @@ def _is_ours(processor: Any) -> bool:
         return False
     encoded: list[int] = processor.encode(_PROBE)
     by_word = chain.from_iterable(processor.encode(_PROBE.split(" ")))
-    crosses = any(_SPACE in processor.id_to_piece(index)[1:] for index in range(processor.get_piece_size()))
+    crosses = any(SPACE in processor.id_to_piece(index)[1:] for index in range(processor.get_piece_size()))
     return encoded == list(by_word) and processor.decode(encoded) == _PROBE_BACK and not crosses
 
 
@@ -334,7 +354,7 @@ def _check_size(words: Counter[str], vocab_size: int) -> None:
 
 
 def _smallest_size(words: Counter[str]) -> int:
-    characters = set().union(*words) | {_SPACE}
+    characters = set().union(*words) | {SPACE}
     return _BYTES_AND_SPECIALS + len(characters - {"\0", "\t", "\u2585"})
 
 

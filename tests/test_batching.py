@@ -18,6 +18,7 @@ from heedful.batching import (
     make_numbered_batch,
     micro_batches,
     most_sentences,
+    pair_stream,
     prefetched,
     shuffled,
     static_shape,
@@ -71,6 +72,14 @@ def test_an_epoch_holds_every_pair_once() -> None:
     assert sorted(seen[:300]) == list(range(300))
     assert sorted(seen[300:600]) == list(range(300))
     assert seen[:300] != seen[300:600]
+
+
+def test_every_epoch_takes_the_next_encoding() -> None:
+    chunks = pair_stream(300, seed=1, num_encodings=3)
+    epochs = [next(chunks) for _ in range(5)]
+    assert [sorted(epoch) for epoch in epochs] == [list(range(k * 300, (k + 1) * 300)) for k in (0, 1, 2, 0, 1)]
+    plain = pair_stream(300, seed=1)
+    assert all((epoch % 300 == next(plain)).all() for epoch in epochs)
 
 
 @given(st.integers(13, 200), st.integers(1, 40))

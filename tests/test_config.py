@@ -38,6 +38,17 @@ def test_later_layers_win_and_leave_the_rest() -> None:
 
 
 @pytest.mark.parametrize("name", PRESETS)
+def test_no_preset_turns_a_switch_that_the_paper_does_not_have(name: str) -> None:
+    config = resolve(preset(name))
+    assert (config.train.ema_decay, config.train.r_drop, config.tokenizer.dropout) == (0.0, 0.0, 0.0)
+
+
+def test_draws_that_would_never_be_used_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"tokenizer\.dropout = 0\.1 needs tokenizer\.encodings of at least 2"):
+        resolve({"tokenizer": {"dropout": 0.1, "encodings": 1}})
+
+
+@pytest.mark.parametrize("name", PRESETS)
 def test_every_preset_comes_back_from_its_toml(name: str) -> None:
     config = resolve(preset(name))
     assert resolve(tomllib.loads(to_toml(config))) == config
@@ -67,6 +78,9 @@ def test_any_text_and_number_comes_back_from_toml(path: str, language: str, step
         ("train.learning_rate_factor=inf", "train.learning_rate_factor = inf"),
         ("train.learning_rate_factor=nan", "train.learning_rate_factor = nan"),
         ("train.micro_batches=30000", "train.micro_batches = 30000"),
+        ("train.ema_decay=1", "train.ema_decay = 1: expected float < 1.0"),
+        ("train.r_drop=-1", "train.r_drop = -1: expected float >= 0.0"),
+        ("tokenizer.dropout=1", "tokenizer.dropout = 1: expected float < 1.0"),
     ],
 )
 def test_a_wrong_setting_is_named_with_its_value_and_a_remedy(text: str, message: str) -> None:

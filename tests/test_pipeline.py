@@ -295,6 +295,18 @@ def test_with_a_moving_average_the_model_is_that_of_the_last_step(text: Path, tm
         start(tmp_path / "run", {"train": {"ema_decay": 0.5}})
 
 
+def test_with_bpe_dropout_more_steps_give_what_they_would_have_given_at_once(text: Path, tmp_path: Path) -> None:
+    drawn: Layer = {"tokenizer": {"dropout": 0.2, "encodings": 3}, "train": {"r_drop": 1.0, "ema_decay": 0.9}}
+    _, _, said = start(tmp_path / "whole", files(text, valid=True), drawn)
+    assert any("in 3 encodings" in line for line in said if line.startswith("training text"))
+    assert not any("encodings" in line for line in said if line.startswith("validation text"))
+    start(tmp_path / "parts", files(text, valid=True), drawn, {"train": {"steps": 13}})
+    with pytest.raises(ConfigError, match=r"tokenizer\.dropout"):
+        start(tmp_path / "parts", {"tokenizer": {"dropout": 0.1}})
+    start(tmp_path / "parts", {"train": {"steps": 40}})
+    assert_same_weights(tmp_path / "whole", tmp_path / "parts")
+
+
 def test_patience_ends_a_run_that_no_longer_improves(text: Path, tmp_path: Path) -> None:
     wild: Layer = {"train": {"learning_rate_factor": 1e4, "patience": 2, "validate_steps": 2}}
     outcome, records, _ = start(tmp_path / "run", files(text, valid=True), wild)

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 from heedful import encoding
 from heedful import shards as module
+from heedful.encoding import Encoding
 from heedful.errors import CheckpointError, DataError, DeviceError
 from heedful.shards import Counts, Shards, Side, is_current, open_shards, prepare
 from heedful.tokenizer import Tokenizer
@@ -60,14 +61,16 @@ class Text:
         *,
         tokenizer: Tokenizer = TOKENIZER,
         max_length: int = 100,
+        drawn: tuple[float, int, int] = (0.0, 1, 0),
         processes: int = 1,
         progress: Callable[[Counts], None] | None = None,
     ) -> Shards:
         files = [self.source], [self.target]
-        return prepare(self.directory, *files, tokenizer, max_length=max_length, processes=processes, progress=progress)
+        how = Encoding(tokenizer, max_length, *drawn)
+        return prepare(self.directory, *files, how, processes=processes, progress=progress)
 
     def is_current(self) -> bool:
-        return is_current(self.directory, [self.source], [self.target], TOKENIZER, 100)
+        return is_current(self.directory, [self.source], [self.target], Encoding(TOKENIZER, 100))
 
     @property
     def left(self) -> list[str]:
@@ -191,7 +194,7 @@ def test_tsv_and_packed_files_give_the_same_shards(text: Text, tmp_path: Path) -
     text.prepare()
     tsv = tmp_path / "a.tsv"
     tsv.write_text("".join(f"{a}\t{b}\r\n" for a, b in zip(LINES, LINES[::-1], strict=True)), encoding="utf-8-sig")
-    prepare(tmp_path / "tsv", [tsv], [], TOKENIZER, max_length=100)
+    prepare(tmp_path / "tsv", [tsv], [], Encoding(TOKENIZER, 100))
     assert contents(tmp_path / "tsv") == contents(text.directory)
 
 
@@ -228,6 +231,63 @@ def test_ids_take_four_bytes_where_two_are_too_few(text: Text, monkeypatch: pyte
     assert text.prepare().source.ids.dtype == np.uint16
     monkeypatch.setattr(Tokenizer, "vocab_size", 2**16 + 8)
     assert text.prepare(max_length=99).source.ids.dtype == np.uint32
+
+
+# --------------------------------------------------------------------------------------------------------- BPE-dropout
+
+
+def test_every_encoding_is_of_the_same_text_and_the_first_is_the_plain_one(text: Text) -> None:
+    plain = sentences(text.prepare().source)
+    made = text.prepare(drawn=(0.3, 4, 1))
+    drawn = sentences(made.source)
+    assert (len(made), made.num_encodings, len(drawn)) == (60, 4, 240)
+    assert drawn[:60] == plain
+    assert [TOKENIZER.decode(ids) for ids in drawn] == 4 * LINES
+    parts = [drawn[60 * k : 60 * (k + 1)] for k in range(4)]
+    differ = [sum(a != b for a, b in zip(one, other, strict=True)) for one, other in itertools.combinations(parts, 2)]
+    assert min(differ) > 40
+    assert made.counts == text.prepare().counts
+
+
+@pytest.mark.parametrize("processes", [2, 3])
+def test_draws_follow_from_the_seed_and_not_from_the_processes(text: Text, processes: int) -> None:
+    text.write([*LINES, *[""] * 14, *LINES], [*LINES[::-1], *["a"] * 14, *LINES])  # chunks of which nothing is kept
+    text.prepare(drawn=(0.2, 3, 5))
+    expected = contents(text.directory)
+    shutil.rmtree(text.directory)
+    text.prepare(drawn=(0.2, 3, 5), processes=processes)
+    assert contents(text.directory) == expected
+    text.prepare(drawn=(0.2, 3, 6))
+    assert contents(text.directory) != expected
+
+
+def test_a_draw_that_comes_out_too_long_gives_way_to_the_plain_encoding(text: Text) -> None:
+    plain = sentences(text.prepare().source)
+    free = sentences(text.prepare(drawn=(0.5, 3, 1)).source)[60:]
+    made = sentences(text.prepare(max_length=20, drawn=(0.5, 3, 1)).source)[60:]
+    fits = [len(ids) <= 21 for ids in free]
+    assert {True, False} <= set(fits)
+    assert made == [ids if fit else own for ids, fit, own in zip(free, fits, 2 * plain, strict=True)]
+
+
+def test_other_draws_are_made_anew_and_no_draws_leave_no_trace(text: Text) -> None:
+    text.prepare()
+    assert b"num_encodings" not in (text.directory / "record.json").read_bytes()
+    before = contents(text.directory)
+    text.prepare(drawn=(0.2, 3, 5))
+    assert not text.is_current()
+    assert sorted(path.name for path in text.directory.iterdir()) == ["record.json", *FILES]
+    assert open_shards(text.directory).num_encodings == 3
+    text.prepare()
+    assert contents(text.directory) == before
+
+
+def test_drawn_encodings_that_are_cut_off_are_found(text: Text) -> None:
+    text.prepare(drawn=(0.2, 3, 5))
+    ids = (text.directory / "target.ids").read_bytes()
+    (text.directory / "target.ids").write_bytes(ids[:-2])
+    with pytest.raises(CheckpointError, match="damaged"):
+        open_shards(text.directory)
 
 
 # ---------------------------------------------------------------------------------------------------------------- reuse
@@ -282,10 +342,11 @@ def test_the_same_files_in_another_role_are_other_text(tmp_path: Path) -> None:
     first, second = tmp_path / "a.tsv", tmp_path / "b.tsv"
     for path in (first, second):
         path.write_text("x\ty\n", encoding="utf-8")
-    prepare(tmp_path / "data", [first], [second], TOKENIZER, max_length=9)
-    assert is_current(tmp_path / "data", [first], [first], TOKENIZER, 9)
-    assert not is_current(tmp_path / "data", [first, second], [], TOKENIZER, 9)
-    assert not is_current(tmp_path / "data", [first], [], TOKENIZER, 9)
+    how = Encoding(TOKENIZER, 9)
+    prepare(tmp_path / "data", [first], [second], how)
+    assert is_current(tmp_path / "data", [first], [first], how)
+    assert not is_current(tmp_path / "data", [first, second], [], how)
+    assert not is_current(tmp_path / "data", [first], [], how)
 
 
 def test_a_file_that_held_still_is_not_read_again(text: Text, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -434,7 +495,7 @@ if forever:
     shards.read_pairs = lambda *files: itertools.cycle(list(corpus.read_pairs(*files)))
 try:
     made = shards.prepare(folder / "data" / "train", [folder / "a.en"], [folder / "a.de"],
-        Tokenizer.load(folder / "tokenizer.model"), max_length=100, processes=2,
+        encoding.Encoding(Tokenizer.load(folder / "tokenizer.model"), 100), processes=2,
         progress=lambda counts: print("encoding", flush=True) if counts.read < 8 else None)
     print(len(made), "torch" in sys.modules, flush=True)
 except KeyboardInterrupt:

@@ -1,0 +1,70 @@
+"""BPE-dropout: draws that follow from seed and word, of the same text, by the tokenizer's own merges."""
+
+from __future__ import annotations
+
+from itertools import islice, repeat
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from heedful.bpe_dropout import DRAWS, LONGEST_WORD, DrawingEncoder, Merges, chances
+from heedful.tokenizer import Tokenizer, normalise
+
+LINES = [
+    "the quick brown fox jumps over the lazy dog",
+    "다람쥐 헌 쳇바퀴에 타고파",
+    "größer als die Straße <0x0A> </s>",
+] * 9
+TOKENIZER = Tokenizer.learn_at_most(LINES, 400, seed=1)
+MERGES = Merges(TOKENIZER)
+TEXT = st.text(st.characters(exclude_categories=["Cs"])) | st.sampled_from([*LINES, "</s>", "<0x41>", "thethethe " * 9])
+
+
+def draws(texts: list[str], *, dropout: float = 0.3, seed: int = 1, number: int = 0) -> list[list[int]]:
+    encoder = DrawingEncoder(TOKENIZER, dropout=dropout, seed=seed)
+    ids_T, lengths_N = encoder.encode(texts, np.random.PCG64(number))
+    return [part.tolist() for part in np.split(ids_T, np.cumsum(lengths_N)[:-1])]
+
+
+@given(TEXT)
+@settings(deadline=None)
+def test_without_dropout_the_merges_are_sentence_pieces(text: str) -> None:
+    words = normalise(text).split(" ")
+    assert [number for word in words for number in MERGES.merge(word, repeat(True))] == TOKENIZER.encode(text)
+
+
+@given(st.lists(TEXT, min_size=1), st.integers(0, 2**32 - 1))
+@settings(deadline=None)
+def test_a_draw_is_of_the_same_text(texts: list[str], seed: int) -> None:
+    drawn = draws(texts, dropout=0.5, seed=seed)
+    assert [TOKENIZER.decode(ids) for ids in drawn] == [TOKENIZER.decode(TOKENIZER.encode(text)) for text in texts]
+
+
+def test_draws_follow_from_seed_and_generator_and_not_from_what_was_encoded_before() -> None:
+    encoder = DrawingEncoder(TOKENIZER, dropout=0.3, seed=1)
+    encoder.encode(LINES[::-1], np.random.PCG64(5))
+    again, _ = encoder.encode(LINES, np.random.PCG64(0))
+    assert again.tolist() == [number for ids in draws(LINES) for number in ids]
+    assert draws(LINES) != draws(LINES, seed=2)
+    assert draws(LINES) != draws(LINES, number=1)
+
+
+def test_a_merge_is_left_out_as_often_as_is_said() -> None:
+    for dropout in (0.1, 0.4):
+        first = [next(chances(f"1 {number} word", dropout=dropout)) for number in range(2000)]
+        assert np.mean(first) == pytest.approx(1 - dropout, abs=0.05)
+
+
+def test_the_first_chances_of_a_word_never_change() -> None:
+    """Text that is prepared on another machine, or by a later version, must come out the same."""
+    taken = "".join(str(int(chance)) for chance in islice(chances("1 0 word", dropout=0.5), 32))
+    assert taken == "11000000011110011010001010100011"
+
+
+def test_words_come_in_several_ways_and_very_long_ones_in_one() -> None:
+    word = "quick"
+    assert 3 < len({tuple(ids) for ids in draws([word] * 500)}) <= DRAWS
+    long = "quick" * LONGEST_WORD
+    assert {tuple(ids) for ids in draws([long] * 20)} == {tuple(TOKENIZER.encode(long))}
