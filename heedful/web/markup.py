@@ -200,6 +200,11 @@ class _Events(HTMLParser):
         self.feed(text)
         self.close()
 
+    def parse_html_declaration(self, i: int) -> int:
+        """`<![` begins a comment in HTML; Python before 3.14 looks for a marked section of SGML, and may fail."""
+        is_section = self.rawdata.startswith("<![", i)
+        return self.parse_bogus_comment(i) if is_section else super().parse_html_declaration(i)
+
     def parts(self) -> list[_Part]:
         """The text in parts; neighbours that are text are one."""
         ends = [*(begin for begin, _, _ in self.found[1:]), len(self.text)]
