@@ -10,6 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, TypeAlias
 
+from heedful import __version__
+
 TIMEOUT_SECONDS = 60
 BLOCK_BYTES = 2**20
 SAY_EVERY = 100 * 2**20
@@ -29,7 +31,8 @@ def download_to(path: Path, url: str, say: Say) -> None:
 def _continue(url: str, part: Path, say: Say) -> None:
     """Ask for what is missing; a server that cannot give a part gives the whole."""
     begun = part.stat().st_size if part.exists() else 0
-    request = urllib.request.Request(url, headers={"Range": f"bytes={begun}-"} if begun else {})
+    headers = {"User-Agent": f"heedful/{__version__}"} | ({"Range": f"bytes={begun}-"} if begun else {})
+    request = urllib.request.Request(url, headers=headers)
     try:
         answer = urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS)
     except urllib.error.HTTPError as error:

@@ -128,15 +128,17 @@ def _check(path: Path, download: Download, before: Fetched | None, url: str, *, 
     expected = {"sha256": download.sha256, "md5": download.md5} if download.sha256 or download.md5 else {}
     if not expected and before:
         expected = {"sha256": before.sha256}
+    size, published = path.stat().st_size, bool(download.sha256 or download.md5)
+    found = {"size": str(size)} | digests
+    expected |= {"size": str(download.size)} if download.size else {}
     for kind, value in expected.items():
-        if value and digests[kind] != value:
+        if value and found[kind] != value:
             if is_ours:
                 path.unlink()
             what = "it was removed; try again" if is_ours else "remove it, and run the command again"
-            since = "published" if not before or before.published else "what it was the first time"
-            raise DataError(f"{path}: its {kind.upper()} is {digests[kind]}, not {value} ({since}); {what}")
-    published = bool(download.sha256 or download.md5)
-    return Fetched(url, path.stat().st_size, digests["sha256"], published)
+            since = "what it was the first time" if kind == "sha256" and not published else "as published"
+            raise DataError(f"{path}: its {kind} is {found[kind]}, not {value} ({since}); {what}")
+    return Fetched(url, size, digests["sha256"], published)
 
 
 def _digest(path: Path, kind: str) -> str:

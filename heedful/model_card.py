@@ -14,6 +14,7 @@ import msgspec
 
 from heedful import __version__
 from heedful.card import (
+    CARD,
     Card,
     Corpus,
     Evaluation,
@@ -54,11 +55,11 @@ def new_card(files: ModelFiles, name: str = "") -> Card:
 
 
 def card_of(files: ModelFiles) -> Card | None:
-    """The card that lies there, if it speaks of these weights."""
-    try:
-        card = load_card(files.config.parent)
-    except CheckpointError:
+    """The card that lies there, if it speaks of these weights; one that cannot be read is not to be written over."""
+    folder = files.config.parent
+    if not (folder / CARD).is_file():
         return None
+    card = load_card(folder)
     return card if card.weights_sha256 == weights_digest(files.weights) else None
 
 

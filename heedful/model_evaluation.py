@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -98,12 +99,18 @@ def evaluate_translator(
     return Evaluated(evaluation, tuple(recorder.texts))
 
 
-def reference_perplexity(translator: Translator, lines: Sequence[str], targets: Sequence[str]) -> Perplexity:
-    """Per word piece, eos included, and per word, which models of other vocabularies can be compared by."""
+def reference_perplexity(translator: Translator, lines: Sequence[str], targets: Sequence[str]) -> Perplexity | None:
+    """Per word piece, eos included, and per word, which models of other vocabularies can be compared by.
+
+    What is too large for a number is left out: JSON has no word for it.
+    """
     total, pieces = 0.0, 0
     for scored in translator.score(zip(lines, targets, strict=True)):
         total, pieces = total - scored.log_prob, pieces + len(scored.pieces)
-    return perplexities(total, pieces, sum(len(target.split()) for target in targets))
+    found = perplexities(total, pieces, sum(len(target.split()) for target in targets))
+    if found.per_word is not None and not math.isfinite(found.per_word):
+        found = perplexities(total, pieces)
+    return found if math.isfinite(found.per_piece) else None
 
 
 def accuracy(translator: Translator, cases: Sequence[Sequence[str]]) -> float:

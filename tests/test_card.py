@@ -26,7 +26,7 @@ from heedful.cli import commands
 from heedful.corpus import text_digest
 from heedful.errors import CheckpointError, HeedfulError
 from heedful.model_evaluation import evaluate_translator, keep_on_card
-from heedful.translation import Translator
+from heedful.translation import ScoredPair, Translator
 from tests.small_models import TEXT, small_model
 
 SETTINGS: dict[str, Any] = {
@@ -228,6 +228,24 @@ def test_scores_of_other_weights_do_not_stay_on_the_card(text: Path, tmp_path: P
     (text / "more.de").write_bytes((text / "test.de").read_bytes())
     assert call("evaluate", "-m", model, "-s", text / "test.en", "-r", text / "more.de").exit_code == 0
     assert [each.name for each in load_card(model).evaluations] == ["more.de"]
+
+
+def test_a_card_that_cannot_be_read_is_not_written_over(text: Path, tmp_path: Path) -> None:
+    model = small_model(tmp_path / "small")
+    (model / "card.json").write_text('{"format": 2}')
+    assert "cannot be read as a card" in evaluated(model, text).stderr
+    assert (model / "card.json").read_text() == '{"format": 2}'
+
+
+def test_a_perplexity_beyond_all_numbers_leaves_a_card_that_can_be_read(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ScoredPair, "log_prob", property(lambda pair: -800.0 * len(pair.target.split())))
+    model = small_model(tmp_path / "small")
+    evaluated(model, text)
+    perplexity = load_card(model).evaluations[0].report.perplexity
+    assert perplexity is not None
+    assert perplexity.per_word is None
 
 
 def test_many_evaluations_at_once_lose_nothing(text: Path, tmp_path: Path) -> None:

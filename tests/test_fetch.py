@@ -176,11 +176,11 @@ def test_a_download_that_broke_at_its_very_end_is_whole(server: Server, tmp_path
 
 def test_a_file_that_is_not_the_published_one_is_refused(server: Server, tmp_path: Path) -> None:
     serve_small(server)
-    with pytest.raises(DataError, match=r"tests\.tgz: its MD5 is .*, not 0123 \(published\); it was removed"):
+    with pytest.raises(DataError, match=r"tests\.tgz: its md5 is .*, not 0123 \(as published\); it was removed"):
         fetch(small(md5="0123"), tmp_path, mirror=server.url)
     assert not (tmp_path / "downloads" / "tests.tgz").exists()
     (tmp_path / "downloads" / "tests.tgz").write_bytes(TESTS)
-    with pytest.raises(DataError, match=r"its SHA256 is .*; remove it"):
+    with pytest.raises(DataError, match=r"its sha256 is .*; remove it"):
         fetch(small(sha256="0123"), tmp_path, mirror=server.url)
     assert (tmp_path / "downloads" / "tests.tgz").exists(), "what we did not fetch is not ours to remove"
 
@@ -227,6 +227,18 @@ def test_talks_lose_their_tags_and_every_23rd_pair_validates(server: Server, tmp
     train, valid = (texts[f"{name}.de"].read_text().splitlines() for name in ("train", "valid"))
     assert (train[:3], len(train), valid) == (["On cats", "About cats", "line 0"], 44, ["line 20", "line 43"])
     assert texts["test.en"].read_text().splitlines() == list(names)
+
+
+def test_a_packed_file_inside_a_plain_archive_is_read_too(server: Server, tmp_path: Path) -> None:
+    inside = {f"big.{lang}.gz": gzip.compress(b"one\ntwo\n" * 50_000) for lang in ("en", "fr")}
+    server.files["big.tar"] = gzip.decompress(tar(inside))
+    texts = {lang: Text(pieces=(Piece("big.tar", f"big.{lang}.gz"),)) for lang in ("en", "fr")}
+    download = Download(url="http://nowhere.invalid/big.tar", size=len(server.files["big.tar"]))
+    wanted = DataSet(name="big", about="", downloads=(download,), splits={"train": Split(texts=texts)})
+    assert fetch(wanted, tmp_path / "a", mirror=server.url)["train.fr"].read_bytes() == b"one\ntwo\n" * 50_000
+    short = msgspec.structs.replace(wanted, downloads=(msgspec.structs.replace(download, size=5),))
+    with pytest.raises(DataError, match=r"its size is .*, not 5"):
+        fetch(short, tmp_path / "b", mirror=server.url)
 
 
 def test_a_text_that_is_not_ours_is_reported_and_kept(server: Server, tmp_path: Path) -> None:
