@@ -310,7 +310,8 @@ def time_norm(size: Size) -> Figures:
     megabytes = x.nbytes / 1e6
     print(
         f"add_norm: forward {forward:.1f} us ({3 * megabytes / forward:.2f} TB/s), backward {backward:.1f} us "
-        f"({6 * megabytes / backward:.2f} TB/s, two gradients summed); both by torch {plain[0]:.0f}, by inductor {plain[1]:.0f} us",
+        f"({6 * megabytes / backward:.2f} TB/s, two gradients summed); "
+        f"both by torch {plain[0]:.0f}, by inductor {plain[1]:.0f} us",
         flush=True,
     )
     return {"add_norm, us": [forward, backward], "add_norm by torch, by inductor, us": plain}
