@@ -13,11 +13,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from heedful.config import ModelConfig
+from heedful.batching import NumberedBatch
+from heedful.config import ModelConfig, resolve
 from heedful.cuda_step import CudaStep
+from heedful.distributed import World
 from heedful.loss import projected_loss
 from heedful.model.transformer import Transformer
 from heedful.packed import fill_pairs, num_pair_numbers, pack_source, pack_target, shift_right
+from heedful.passes import KernelPasses
 from heedful.r_drop import twin_divergence
 from heedful.tiles import StaticShape
 
@@ -136,3 +139,36 @@ def test_a_new_weight_is_seen_by_the_next_step() -> None:
     with torch.no_grad():
         model.embedding.weight_VD.mul_(1.5)
     assert not torch.allclose(before, step.backward(first=True))
+
+
+class _Rank(World):
+    """One of two ranks, whose sums over ranks are only noted."""
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        SENT.append(tensor.clone())
+        return tensor
+
+
+SENT: list[Tensor] = []
+
+
+@on_kernels
+def test_the_gradients_of_ranks_add_up_to_those_of_one_process() -> None:
+    """Each rank sends once a step, behind its last micro-batch, and what is sent adds up."""
+    settings = resolve({"train": {"batch_tokens": SHAPE.rows}, "data": {"max_length": SHAPE.longest - 1}})
+    parts, model = [_numbers(_pairs(lengths)) for lengths in (FIRST, SECOND, SECOND[:2], FIRST[:2])], _model()
+
+    def gradients(world: World, numbers: list[Tensor]) -> Tensor:
+        passes = KernelPasses(copy.deepcopy(model), settings, world=world)
+        passes.step = CudaStep(passes.step.mixed.model, SHAPE, label_smoothing=0.1, dtype=torch.float32)
+        for i, part in enumerate(numbers):
+            ends = {"is_first": i == 0, "is_last": i == len(numbers) - 1}
+            passes.add(NumberedBatch(part, 1), seed=i, factor=0.1, **ends)
+        return torch.cat(passes.gradients())
+
+    SENT.clear()
+    for rank in (0, 1):
+        gradients(_Rank(rank, 2), parts[rank::2])
+    assert len(SENT) == 4  # two ranks, two tensors
+    summed = torch.cat([SENT[0] + SENT[2], SENT[1] + SENT[3]])
+    assert torch.allclose(summed, gradients(World(), parts), rtol=1e-4, atol=1e-6)
