@@ -7,6 +7,7 @@ model, no training.
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -53,9 +54,9 @@ class Plan:
 def make_plan(run: Path, *, preset_name: str | None, layers: list[Layer]) -> Plan:
     """Preset < layers for a new run; for one that exists, its own configuration comes first and must stay."""
     named = frozenset(f"{section}.{field}" for layer in layers for section in layer for field in layer[section])
-    chosen = [preset(preset_name)] if preset_name else []
     if not has_begun(run):
-        return Plan(resolve(*(chosen or [preset(DEFAULT_PRESET)]), *layers), named, {})
+        return Plan(resolve(preset(preset_name or DEFAULT_PRESET), *layers), named, {})
+    chosen = [_whole_model(preset_name), preset(preset_name)] if preset_name else []
     _, stored = read_toml(run / CONFIG)
     before = resolve(stored)
     after = resolve(to_layer(before), *chosen, *layers)
@@ -67,6 +68,11 @@ def make_plan(run: Path, *, preset_name: str | None, layers: list[Layer]) -> Pla
                 f"take a new folder (-o), or leave {name} as it was"
             )
     return Plan(after, named, changed)
+
+
+def _whole_model(preset_name: str) -> Layer:
+    """The sizes of a preset's model, also those that are base's."""
+    return {"model": to_layer(resolve(preset(preset_name)))["model"]}
 
 
 def has_begun(run: Path) -> bool:
@@ -146,7 +152,12 @@ def _step_of(line: str) -> float:
         return float("inf")  # the line that was being written when the machine died
 
 
+def _is_json(value: object) -> bool:
+    return not isinstance(value, float) or math.isfinite(value)
+
+
 def append_metrics(run: Path, record: Mapping[str, Any]) -> None:
-    """One line of metrics.jsonl."""
+    """One line of metrics.jsonl; what is no number, such as the perplexity of a run that diverged, is null there."""
+    numbers = {name: value if _is_json(value) else None for name, value in record.items()}
     with _writing(run / METRICS), open(run / METRICS, "a", encoding="utf-8") as file:
-        file.write(json.dumps(record, ensure_ascii=False) + "\n")
+        file.write(json.dumps(numbers, ensure_ascii=False, allow_nan=False) + "\n")

@@ -1,6 +1,7 @@
 """A run's folder: which settings may change between two starts, the lock, and metrics that are cut back."""
 
 import json
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -38,6 +39,23 @@ def test_without_a_preset_a_new_run_is_base_and_an_old_one_stays_what_it_is(tmp_
     assert make_plan(tmp_path, preset_name=None, layers=[]).config.model.d_model == 512
     begin(tmp_path, "model.d_model=64")
     assert make_plan(tmp_path, preset_name=None, layers=[]).config.model.d_model == 64
+
+
+def test_base_named_for_a_run_of_another_size_is_refused(tmp_path: Path) -> None:
+    begin(tmp_path, "model.d_model=64")
+    with pytest.raises(ConfigError, match=r"model\.d_model = 512, but the run .* has 64"):
+        make_plan(tmp_path, preset_name="base", layers=[])
+
+
+def test_metrics_are_json_whatever_the_numbers_are(tmp_path: Path) -> None:
+    append_metrics(tmp_path, {"step": 3, "loss": 800.0, "perplexity": math.inf, "gradient_norm": math.nan})
+    line = (tmp_path / "metrics.jsonl").read_text()
+    assert json.loads(line, parse_constant=lambda name: pytest.fail(name)) == {
+        "step": 3,
+        "loss": 800.0,
+        "perplexity": None,
+        "gradient_norm": None,
+    }
 
 
 @pytest.mark.parametrize("text", ["train.steps=9", "train.patience=2", "train.checkpoint_steps=3", "decode.alpha=1.0"])
