@@ -34,6 +34,16 @@ class DataConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     source_language: str = ""  # empty: from the files' extensions
     target_language: str = ""
     max_length: Positive = 256  # pieces; longer pairs are left out, and counted
+    # In training text, left out and counted too:
+    max_length_ratio: Annotated[float, Meta(ge=0.0, le=1e6)] = 0.0  # of pieces, the longer side to the shorter; 0: any
+    drop_copies: bool = False  # pairs whose target is their source
+
+    def __post_init__(self) -> None:
+        if 0 < self.max_length_ratio < 1:
+            raise ConfigError(
+                f"data.max_length_ratio = {self.max_length_ratio} would leave out every pair: the longer side has at "
+                f"least as many pieces as the shorter; 2 or 3 is usual, and 0 is any"
+            )
 
 
 class TokenizerConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -306,7 +316,7 @@ def layer_to_toml(layer: Layer) -> str:
 def _toml_value(value: Any) -> str:
     if isinstance(value, list | tuple):
         return f"[{', '.join(_toml_value(item) for item in value)}]"
-    if isinstance(value, str):
+    if isinstance(value, str | bool):
         # JSON escapes are TOML escapes, but for DEL, which TOML wants escaped too.
         return msgspec.json.encode(value).decode().replace("\x7f", "\\u007f")
     assert not isinstance(value, float) or math.isfinite(value), "the fields' bounds admit finite numbers only"

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from functools import partial
 from itertools import chain, compress, count, islice
 from pathlib import Path
@@ -54,6 +54,15 @@ class Counts:
     too_long: int
     source_tokens: int
     target_tokens: int
+    uneven: int = 0  # one side is too many times as long as the other
+    copies: int = 0  # the target is the source
+
+    @property
+    def left_out(self) -> str:
+        """What was left out and why; of the switches only what they found."""
+        found = {"uneven": self.uneven, "copied": self.copies}
+        also = "".join(f", {number:,} {kind}" for kind, number in found.items() if number)
+        return f"{self.empty:,} empty and {self.too_long:,} too long{also} ones left out"
 
     def __add__(self, other: "Counts") -> "Counts":
         return Counts(*map(operator.add, astuple(self), astuple(other)))
@@ -80,6 +89,9 @@ class Encoded:
 class Encoding:
     """How pairs are encoded: those with an empty side, or over `max_length` pieces on a side, are left out.
 
+    So are those whose longer side has more than `max_length_ratio` times the pieces of the shorter (0: any), and with
+    `drop_copies` those whose sides are the same.
+
     The first encoding is the plain one. With `dropout`, others are drawn, up to `num_encodings` in all; where a
     sentence of theirs comes out longer than `max_length`, its plain encoding takes its place.
     """
@@ -89,14 +101,17 @@ class Encoding:
     dropout: float = 0.0
     num_encodings: int = 1
     seed: int = 0
+    max_length_ratio: float = 0.0
+    drop_copies: bool = False
 
     @classmethod
     def for_training(cls, config: Config, tokenizer: Tokenizer) -> "Encoding":
         """As the settings say."""
-        max_length, pieces = config.data.max_length, config.tokenizer
+        data, pieces = config.data, config.tokenizer
+        cleaned = cls(tokenizer, data.max_length, max_length_ratio=data.max_length_ratio, drop_copies=data.drop_copies)
         if not pieces.dropout:
-            return cls(tokenizer, max_length)
-        return cls(tokenizer, max_length, pieces.dropout, pieces.encodings, config.train.seed)
+            return cleaned
+        return replace(cleaned, dropout=pieces.dropout, num_encodings=pieces.encodings, seed=config.train.seed)
 
     @classmethod
     def for_validation(cls, config: Config, tokenizer: Tokenizer) -> "Encoding":
@@ -107,7 +122,9 @@ class Encoding:
     def identity(self) -> tuple[object, ...]:
         """What its result depends on, beside the text."""
         drawn = (self.dropout, self.num_encodings, self.seed) if self.dropout else ()
-        return (self.tokenizer.fingerprint, self.max_length, *drawn)
+        ratio = ("max_length_ratio", self.max_length_ratio) if self.max_length_ratio else ()
+        copies = ("drop_copies",) if self.drop_copies else ()
+        return (self.tokenizer.fingerprint, self.max_length, *drawn, *ratio, *copies)
 
     @property
     def dtype(self) -> str:
@@ -132,14 +149,18 @@ class Encoding:
         sources, targets = chunk.source.split("\n"), chunk.target.split("\n")
         source_T, source_lengths_N = encoder.encode(sources)
         target_T, target_lengths_N = encoder.encode(targets)
-        empty_N = _are_blank(sources) | _are_blank(targets) | (source_lengths_N == 0) | (target_lengths_N == 0)
-        kept_N = ~empty_N & (np.maximum(source_lengths_N, target_lengths_N) <= self.max_length)
+        kept_N, faults = np.ones(len(sources), np.bool_), {}
+        for name, fault_N in self._faults(sources, targets, source_lengths_N, target_lengths_N):
+            faults[name] = int((kept_N & fault_N).sum())  # the first one counts
+            kept_N &= ~fault_N
+        kept = int(kept_N.sum())
         source, target = (
             self._keep(source_T, source_lengths_N, kept_N),
             self._keep(target_T, target_lengths_N, kept_N),
         )
-        kept, empty = int(kept_N.sum()), int(empty_N.sum())
-        counts = Counts(len(sources), kept, empty, len(sources) - kept - empty, len(source.ids), len(target.ids))
+        counts = Counts(
+            read=len(sources), kept=kept, source_tokens=len(source.ids), target_tokens=len(target.ids), **faults
+        )
         if drawing is None or not kept:
             return Encoded((source,), (target,), counts)
         bits = np.random.PCG64([self.seed, chunk.number])
@@ -148,6 +169,20 @@ class Encoding:
             (target, *self._draw(drawing, target, list(compress(targets, kept_N)), bits)),
             counts,
         )
+
+    def _faults(
+        self, sources: list[str], targets: list[str], source_lengths_N: Numbers, target_lengths_N: Numbers
+    ) -> Iterator[tuple[str, Truths]]:
+        """Why pairs are left out, by the names of `Counts`."""
+        shorter_N = np.minimum(source_lengths_N, target_lengths_N)
+        longer_N = np.maximum(source_lengths_N, target_lengths_N)
+        yield "empty", _are_blank(sources) | _are_blank(targets) | (shorter_N == 0)
+        yield "too_long", longer_N > self.max_length
+        if self.max_length_ratio:
+            yield "uneven", longer_N > self.max_length_ratio * shorter_N
+        if self.drop_copies:
+            same = (a.strip() == b.strip() for a, b in zip(sources, targets, strict=True))
+            yield "copies", np.fromiter(same, np.bool_, len(sources))
 
     def _keep(self, ids_T: Ids, lengths_N: Numbers, kept_N: Truths) -> Sentences:
         kept_T, lengths = ids_T[np.repeat(kept_N, lengths_N)], lengths_N[kept_N]

@@ -243,8 +243,7 @@ def _make_shards(run: Path, config: Config, tokenizer: Tokenizer, say: Callable[
 
 
 def _counted(counts: Counts) -> str:
-    left_out = f"{counts.empty:,} empty and {counts.too_long:,} too long ones left out"
-    return f"{counts.kept:,} of {counts.read:,} pairs ({left_out}), {counts.target_tokens:,} target tokens"
+    return f"{counts.kept:,} of {counts.read:,} pairs ({counts.left_out}), {counts.target_tokens:,} target tokens"
 
 
 # ------------------------------------------------------------------------------------------------ numbers → a model

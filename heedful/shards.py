@@ -335,8 +335,9 @@ class _Writer:
 def _check_not_empty(counts: Counts, max_length: int) -> None:
     if not counts.kept:
         raise DataError(
-            f"no sentence pair is left of {counts.read:,}: {counts.empty:,} are empty on a side, and "
-            f"{counts.too_long:,} are longer than data.max_length = {max_length} pieces"
+            f"no sentence pair is left of {counts.read:,}: {counts.empty:,} are empty on a side, "
+            f"{counts.too_long:,} are longer than data.max_length = {max_length} pieces, {counts.uneven:,} have sides "
+            f"of too different lengths and {counts.copies:,} are copies"
         )
 
 

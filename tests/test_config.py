@@ -41,6 +41,7 @@ def test_later_layers_win_and_leave_the_rest() -> None:
 def test_no_preset_turns_a_switch_that_the_paper_does_not_have(name: str) -> None:
     config = resolve(preset(name))
     assert (config.train.ema_decay, config.train.r_drop, config.tokenizer.dropout) == (0.0, 0.0, 0.0)
+    assert (config.data.max_length_ratio, config.data.drop_copies) == (0.0, False)
 
 
 def test_draws_that_would_never_be_used_are_refused() -> None:
@@ -54,10 +55,10 @@ def test_every_preset_comes_back_from_its_toml(name: str) -> None:
     assert resolve(tomllib.loads(to_toml(config))) == config
 
 
-@given(st.text(), st.text(), st.integers(1, 10**6), st.floats(0, 0.99))
-def test_any_text_and_number_comes_back_from_toml(path: str, language: str, steps: int, dropout: float) -> None:
+@given(st.text(), st.text(), st.integers(1, 10**6), st.floats(0, 0.99), st.booleans())
+def test_any_value_comes_back_from_toml(path: str, language: str, steps: int, dropout: float, copies: bool) -> None:
     layer: Layer = {
-        "data": {"source": [path, path], "source_language": language},
+        "data": {"source": [path, path], "source_language": language, "drop_copies": copies},
         "train": {"steps": steps},
         "model": {"dropout": dropout},
     }
@@ -80,6 +81,7 @@ def test_any_text_and_number_comes_back_from_toml(path: str, language: str, step
         ("train.micro_batches=30000", "train.micro_batches = 30000"),
         ("train.ema_decay=1", "train.ema_decay = 1: expected float < 1.0"),
         ("train.r_drop=-1", "train.r_drop = -1: expected float >= 0.0"),
+        ("data.max_length_ratio=0.5", "data.max_length_ratio = 0.5 would leave out every pair"),
         ("tokenizer.dropout=1", "tokenizer.dropout = 1: expected float < 1.0"),
     ],
 )

@@ -62,11 +62,12 @@ class Text:
         tokenizer: Tokenizer = TOKENIZER,
         max_length: int = 100,
         drawn: tuple[float, int, int] = (0.0, 1, 0),
+        cleaned: tuple[float, bool] = (0.0, False),
         processes: int = 1,
         progress: Callable[[Counts], None] | None = None,
     ) -> Shards:
         files = [self.source], [self.target]
-        how = Encoding(tokenizer, max_length, *drawn)
+        how = Encoding(tokenizer, max_length, *drawn, *cleaned)
         return prepare(self.directory, *files, how, processes=processes, progress=progress)
 
     def is_current(self) -> bool:
@@ -180,7 +181,7 @@ def test_the_limit_does_not_count_eos(text: Text) -> None:
     length = len(TOKENIZER.encode("a long line"))
     text.write(["a long line", "short"], ["short", "a long line"])
     assert text.prepare(max_length=length).counts.kept == 2
-    with pytest.raises(DataError, match=f"0 are empty on a side, and 2 are longer than data.max_length = {length - 1}"):
+    with pytest.raises(DataError, match=f"0 are empty on a side, 2 are longer than data.max_length = {length - 1}"):
         text.prepare(max_length=length - 1)
 
 
@@ -231,6 +232,31 @@ def test_ids_take_four_bytes_where_two_are_too_few(text: Text, monkeypatch: pyte
     assert text.prepare().source.ids.dtype == np.uint16
     monkeypatch.setattr(Tokenizer, "vocab_size", 2**16 + 8)
     assert text.prepare(max_length=99).source.ids.dtype == np.uint32
+
+
+# ------------------------------------------------------------------------------------------------------------- cleaning
+
+
+def test_uneven_pairs_and_copies_are_left_out_and_counted_where_that_is_wished(text: Text) -> None:
+    sources = ["sentence 1 of the", "sentence", " same 2 ", "sentence 3", ""]
+    targets = ["sentence 2 of the", "sentence 1 of the 1 of the", "same 2", "sentence 4", "sentence"]
+    text.write(sources, targets)
+    plain = text.prepare()
+    assert (plain.counts.kept, plain.counts.empty, plain.counts.uneven, plain.counts.copies) == (4, 1, 0, 0)
+    cleaned = text.prepare(cleaned=(2.0, True))
+    assert (cleaned.counts.kept, cleaned.counts.empty, cleaned.counts.uneven, cleaned.counts.copies) == (2, 1, 1, 1)
+    assert [TOKENIZER.decode(ids) for ids in sentences(cleaned.source)] == [sources[0], sources[3]]
+    assert [TOKENIZER.decode(ids) for ids in sentences(cleaned.target)] == [targets[0], targets[3]]
+    assert cleaned.counts.left_out == "1 empty and 0 too long, 1 uneven, 1 copied ones left out"
+    assert plain.counts.left_out == "1 empty and 0 too long ones left out"
+    assert not text.is_current()
+
+
+def test_a_pair_at_the_ratio_itself_is_kept_and_more_than_that_is_not(text: Text) -> None:
+    text.write(["sentence"], ["sentence sentence sentence"])
+    assert text.prepare(cleaned=(3.0, False)).counts.kept == 1
+    with pytest.raises(DataError, match="1 have sides of too different lengths and 0 are copies"):
+        text.prepare(cleaned=(2.9, False))
 
 
 # --------------------------------------------------------------------------------------------------------- BPE-dropout
