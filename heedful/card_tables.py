@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from heedful.card import Card, Corpus, Evaluation, TextFile, Training
-from heedful.config import layer_to_toml
+from heedful.config import Layer, layer_to_toml
 from heedful.evaluation import Report, plain_table
 from heedful.significance import BLEU, CHRF, Comparison, paired_bootstrap, unpack
 
@@ -46,7 +46,7 @@ def _title(card: Card) -> str:
 def _sections(card: Card) -> list[Section]:
     training = card.training
     facts = [["", ""], ["model", f"{card.parameters:,} parameters, {card.vocab_size:,} word pieces"]]
-    facts += _training_facts(training) if training else [["training", "not known"]]
+    facts += _training_facts(training, card.config) if training else [["training", "not known"]]
     facts += [["weights, SHA-256", card.weights_sha256]]
     files = [Section("Data", _data_rows(training))] if training else []
     scores = [_scores(evaluation) for evaluation in card.evaluations]
@@ -54,12 +54,14 @@ def _sections(card: Card) -> list[Section]:
     return [Section("Model", facts), *files, *scores, Section("Configuration", lines=tuple(toml.splitlines()))]
 
 
-def _training_facts(training: Training) -> Rows:
+def _training_facts(training: Training, config: Layer) -> Rows:
     hours = "" if training.gpu_hours is None else f", {training.gpu_hours:.3f} GPU-hours"
     several = "s" if len(training.averaged_steps) > 1 else ""
     steps = ", ".join(map(str, training.averaged_steps))
+    decay = config.get("train", {}).get("ema_decay")
+    averaged = f"{len(training.averaged_steps)} checkpoint{several} (step{several} {steps})"
     return [
-        ["average of", f"{len(training.averaged_steps)} checkpoint{several} (step{several} {steps})"],
+        ["average of", f"all steps, train.ema_decay = {decay}" if decay else averaged],
         ["seed", str(training.seed)],
         ["trained", f"{training.steps:,} steps, {training.target_tokens:,} target tokens, {training.precision}"],
         [

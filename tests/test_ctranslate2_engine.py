@@ -106,6 +106,11 @@ def test_learned_positions_are_exported_too(tmp_path: Path) -> None:
     assert_same(both(tmp_path, 1, positions="learned", max_positions=300), both(tmp_path, 2).requests, GREEDY)
 
 
+def test_encoder_and_decoder_may_differ_in_depth(tmp_path: Path) -> None:
+    deep = both(tmp_path, 3, num_encoder_layers=3, num_decoder_layers=1)
+    assert_same(deep, deep.requests, GREEDY)
+
+
 def test_forced_scores_are_those_of_the_torch_engine(pair: Pair) -> None:
     targets = [request.source_ids[::-1] for request in pair.requests]
     pairs = [(r.source_ids, target) for r, target in zip(pair.requests, targets, strict=True)] + [([], [5]), ([5], [])]

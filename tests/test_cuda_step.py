@@ -42,7 +42,7 @@ def test_a_step_holds_in_the_interpreter() -> None:
 
 
 def _model(dropout: float = 0.0) -> Transformer:
-    config = ModelConfig(d_model=32, d_ff=48, num_layers=1, num_heads=2, dropout=dropout)
+    config = ModelConfig(d_model=32, d_ff=48, num_layers=1, num_decoder_layers=2, num_heads=2, dropout=dropout)
     return Transformer(config, vocab_size=40).to(DEVICE)
 
 

@@ -291,6 +291,8 @@ def test_with_a_moving_average_the_model_is_that_of_the_last_step(text: Path, tm
     last = load_tensors(tmp_path / "run" / "checkpoints" / "step-00000023" / "model.safetensors")
     model = load_tensors(tmp_path / "run" / "model" / "model.safetensors")
     assert all(torch.equal(tensor, last[name]) for name, tensor in model.items())
+    card = (tmp_path / "run" / "model" / "card.md").read_text(encoding="utf-8")
+    assert "| average of | all steps, train.ema_decay = 0.9 |" in card
     with pytest.raises(ConfigError, match=r"train\.ema_decay"):
         start(tmp_path / "run", {"train": {"ema_decay": 0.5}})
 
