@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -92,6 +92,22 @@ class View:
     columns: tuple[str, ...]
     shares: tuple[tuple[float | None, ...], ...]
 
+    @property
+    def is_mirrored(self) -> bool:
+        """Columns run as their text does: from the right, if most of their words do."""
+        directions = [direction for word in self.columns if (direction := _direction(word))]
+        return 2 * sum(map(_is_from_right, directions)) > len(directions)
+
+
+def _direction(word: str) -> str:
+    """Unicode's class of the first letter that has a direction; special tokens have none."""
+    classes = (unicodedata.bidirectional(letter) for letter in word if word not in ("<s>", "</s>"))
+    return next((each for each in classes if each in ("L", "R", "AL")), "")
+
+
+def _is_from_right(direction: str) -> bool:
+    return direction in ("R", "AL")
+
 
 def view(found: AttentionMap, kind: Kind, *, layer: int | None = None, head: int | None = None) -> View:
     """The map of one head, or the mean of a layer's; the last layer unless told. Both count from 1."""
@@ -129,35 +145,53 @@ RAMP = ((244, 245, 243), (143, 176, 223), (23, 64, 139))
 
 def svg(shown: View) -> str:
     """The view as SVG; words keep their own direction."""
-    left = max(map(_width, shown.rows), default=0) + 2 * GAP
+    beside = max(map(_width, shown.rows), default=0) + 2 * GAP
+    overhang = 0.72 * _width(shown.columns[-1]) + 2 * GAP
     top = 0.72 * max(map(_width, shown.columns), default=0) + 48
-    width = left + CELL * len(shown.columns) + 0.72 * _width(shown.columns[-1]) + 2 * GAP
-    width = max(width, _width(shown.title) + 2 * GAP)
+    width = max(beside + CELL * len(shown.columns) + overhang, _width(shown.title) + 2 * GAP)
     height = top + CELL * len(shown.rows) + 2 * GAP
+    left = width - beside - CELL * len(shown.columns) if shown.is_mirrored else beside
     parts = [*_svg_labels(shown, left, top), *_svg_cells(shown, left, top)]
+    title = _svg_text(shown.title, width - GAP if shown.is_mirrored else GAP, "end" if shown.is_mirrored else "start")
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
         f'viewBox="0 0 {width:.0f} {height:.0f}" font-family="{FONTS}" font-size="{FONT}">\n'
         f'<rect width="100%" height="100%" fill="{PAPER}"/>\n'
-        f'<text x="{GAP}" y="24" fill="{MUTED}" font-size="13">{_xml(shown.title)}</text>\n'
-        + "\n".join(parts)
-        + "\n</svg>\n"
+        f'<g fill="{MUTED}" font-size="13" transform="translate(0 24)">{title}</g>\n' + "\n".join(parts) + "\n</svg>\n"
     )
 
 
 def _svg_labels(shown: View, left: float, top: float) -> Iterator[str]:
+    """The words that look beside the rows, where reading begins; those looked at above the columns, aslant."""
+    mirrored = shown.is_mirrored
+    beside, anchor = (left + CELL * len(shown.columns) + GAP, "start") if mirrored else (left - GAP, "end")
     for i, word in enumerate(shown.rows):
         y = top + CELL * (i + 0.5)
-        yield f'<text x="{left - GAP:.1f}" y="{y:.1f}" dy="0.35em" text-anchor="end" fill="{INK}">{_xml(word)}</text>'
+        yield f'<g fill="{INK}" transform="translate(0 {y:.1f})">{_svg_text(word, beside, anchor, dy="0.35em")}</g>'
+    turn, anchor = (45, "end") if mirrored else (-45, "start")
     for j, word in enumerate(shown.columns):
-        x, y = left + CELL * (j + 0.5), top - 8
-        yield f'<text transform="translate({x:.1f} {y:.1f}) rotate(-45)" fill="{INK}">{_xml(word)}</text>'
+        x = left + CELL * (_column(shown, j) + 0.5)
+        place = f"translate({x:.1f} {top - 8:.1f}) rotate({turn})"
+        yield f'<g fill="{INK}" transform="{place}">{_svg_text(word, 0, anchor)}</g>'
+
+
+def _svg_text(text: str, x: float, anchor: str, dy: str = "0") -> str:
+    """Text whose left end (start) or right end (end) is at x; from right to left SVG's own names are the other way."""
+    direction = ""
+    if _is_from_right(_direction(text)):
+        anchor, direction = {"start": "end", "end": "start"}[anchor], ' direction="rtl"'
+    return f'<text x="{x:.1f}" dy="{dy}" text-anchor="{anchor}"{direction}>{_xml(text)}</text>'
+
+
+def _column(shown: View, j: int) -> int:
+    """Where a column stands, from the left."""
+    return len(shown.columns) - 1 - j if shown.is_mirrored else j
 
 
 def _svg_cells(shown: View, left: float, top: float) -> Iterator[str]:
     for i, row in enumerate(shown.shares):
         for j, share in enumerate(row):
-            x, y = left + CELL * j, top + CELL * i
+            x, y = left + CELL * _column(shown, j), top + CELL * i
             box = f'<rect x="{x + 1:.1f}" y="{y + 1:.1f}" width="{CELL - 2}" height="{CELL - 2}" rx="4"'
             if share is None:
                 yield f'{box} fill="none" stroke="{HATCH}" stroke-dasharray="3 3"><title>masked</title></rect>'
@@ -196,7 +230,8 @@ FIRST_FONT = "DejaVu Sans"  # comes with matplotlib
 
 
 def png(shown: View, path: Path) -> None:
-    """The view as PNG, by matplotlib; every letter has a glyph, or an error says which font to install."""
+    """The view as PNG, by matplotlib, which joins letters and turns directions; every letter has a glyph, or an error
+    says which font to install."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
@@ -206,9 +241,15 @@ def png(shown: View, path: Path) -> None:
     axes = figure.add_subplot()
     _png_cells(axes, shown)
     words: dict[str, Any] = {"fontfamily": families, "fontsize": 10}
-    axes.set_xticks(range(len(shown.columns)), [*map(_plain, shown.columns)], rotation=45, ha="left", **words)
+    side: Literal["left", "right"] = "right" if shown.is_mirrored else "left"
+    turn = -45 if shown.is_mirrored else 45
+    columns = [*map(_plain, shown.columns)]
+    axes.set_xticks(range(len(columns)), columns, rotation=turn, ha=side, rotation_mode="anchor", **words)
     axes.set_yticks(range(len(shown.rows)), [*map(_plain, shown.rows)], **words)
-    axes.set_title(shown.title, fontsize=9, color=MUTED, loc="left")
+    axes.set_title(shown.title, fontsize=9, color=MUTED, loc=side)
+    if shown.is_mirrored:
+        axes.invert_xaxis()
+        axes.yaxis.tick_right()
     figure.savefig(path, dpi=150)
 
 

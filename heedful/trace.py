@@ -7,16 +7,17 @@ what JSON numbers would take. Of a long sentence only the layers that are asked 
 from __future__ import annotations
 
 import base64
-import json
 import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import torch
 from torch import Tensor
 
 from heedful.attention_map import KINDS, AttentionMap, Kind, Tokens, map_of_ids, the_engine, the_model
+from heedful.card import load_card
 from heedful.engines import Request, SearchOptions
 from heedful.errors import CheckpointError, DataError
 from heedful.heads import has_grammar, head_roles, known_roles
@@ -31,7 +32,6 @@ TOP = 8  # choices shown at each place
 MANY_PIECES = 128  # more, and only the layers that are asked for are sent
 ALTERNATIVE_BYTES = 300_000  # more, and alternatives come without their attention, which can be asked for
 VECTOR_BYTES = 1_000_000  # more, and only those of the layers that are asked for are sent
-METRICS = "metrics.jsonl"
 
 
 def trace(
@@ -43,9 +43,15 @@ def trace(
     prefix: str | None = None,
     layers: Sequence[int] | None = None,
     target: str | None = None,
+    hypothesis: int = 0,
     vector_bytes: int = VECTOR_BYTES,
+    other_vector_bytes: int = 0,
 ) -> dict[str, Any]:
-    """What the model does with a text; with `target`, with this translation of it instead of its own."""
+    """What the model does with a text; with `target`, with this translation of it instead of its own.
+
+    Attention and vectors are those of one hypothesis, the best unless told; the others bring theirs along as far as
+    they are small enough.
+    """
     own = translator.options
     width = own.beam_size if beam_size is None else beam_size
     options = SearchOptions(width, own.alpha if alpha is None else alpha, own.max_extra, n_best=width)
@@ -55,40 +61,29 @@ def trace(
         if target is None
         else ([], [_given(translator.tokenizer.encode(one_line(target)))])
     )
-    maps = [map_of_ids(translator, source_ids, hypothesis.ids) for hypothesis in found]
+    if not 0 <= hypothesis < len(found):
+        raise DataError(f"hypothesis = {hypothesis}: there are {len(found)} of them, counted from 0")
+    maps = [map_of_ids(translator, source_ids, each.ids) for each in found]
+    shown = _layers(maps[hypothesis], layers)
+    others = _others(maps, hypothesis, shown, other_vector_bytes)
     return {
         "source": {"text": text, "language": translator.source_language, **_tokens(maps[0].source)},
         "target": {"language": translator.target_language, "given": target is not None, "prefix": prefix or ""},
         "beam": {"width": width, "alpha": options.alpha, "steps": steps},
         "heads": {kind: roles.record() for kind, roles in head_roles(translator, maps[0]).items()},
         "model": model_card(translator),
-        **_looks(translator, found, maps, layers, vector_bytes),
+        "hypotheses": [
+            {**_hypothesis(translator, each, its_map), **other}
+            for each, its_map, other in zip(found, maps, others, strict=True)
+        ],
+        "attention": {kind: _weights(maps[hypothesis], kind, shown) for kind in KINDS},
+        "vectors": _vectors(maps[hypothesis], shown, layers, vector_bytes),
     }
 
 
 def prepare(translator: Translator) -> None:
     """Do what the first trace of a model would be slow with."""
     known_roles(translator)
-
-
-def _looks(
-    translator: Translator,
-    found: Sequence[Hypothesis],
-    maps: Sequence[AttentionMap],
-    layers: Sequence[int] | None,
-    vector_bytes: int,
-) -> dict[str, Any]:
-    """The translations, and where each looked; of the best one all kinds and its vectors, at the top."""
-    shown = _layers(maps[0], layers)
-    weights = [None, *_alternatives(maps[1:], shown)]
-    return {
-        "hypotheses": [
-            {**_hypothesis(translator, hypothesis, each), "attention": attention}
-            for hypothesis, each, attention in zip(found, maps, weights, strict=True)
-        ],
-        "attention": {kind: _weights(maps[0], kind, shown) for kind in KINDS},
-        "vectors": _vectors(maps[0], shown, layers, vector_bytes),
-    }
 
 
 def look(translator: Translator, text: str, target: str | None = None) -> AttentionMap:
@@ -255,13 +250,21 @@ def _weights(found: AttentionMap, kind: Kind, layers: Iterable[int]) -> dict[str
     return {"shape": list(bytes_LHTS.shape), "dtype": "u8", "layers": here, "data": data}
 
 
-def _alternatives(maps: Sequence[AttentionMap], shown: Sequence[int]) -> list[dict[str, Any] | None]:
-    """The attention of the translations behind the best one; nothing where it would be too much."""
+def _others(maps: Sequence[AttentionMap], chosen: int, shown: Sequence[int], vector_bytes: int) -> list[dict[str, Any]]:
+    """The attention and vectors of the translations beside the chosen one; nothing where it would be too much."""
     kinds: tuple[Kind, ...] = ("cross", "decoder")
-    size = sum(found.weights_LHTS[kind][:1].numel() for found in maps for kind in kinds) * len(shown)
+    rest = [found for number, found in enumerate(maps) if number != chosen]
+    size = sum(found.weights_LHTS[kind][:1].numel() for found in rest for kind in kinds) * len(shown)
     if size > ALTERNATIVE_BYTES:
-        return [None] * len(maps)
-    return [{kind: _weights(found, kind, shown) for kind in kinds} for found in maps]
+        return [{"attention": None, "vectors": None}] * len(maps)
+    with_vectors = sum(num_vector_bytes(found, shown) for found in rest) <= vector_bytes
+    return [
+        {
+            "attention": None if number == chosen else {kind: _weights(found, kind, shown) for kind in kinds},
+            "vectors": vectors(found, shown) if with_vectors and number != chosen else None,
+        }
+        for number, found in enumerate(maps)
+    ]
 
 
 def _vectors(
@@ -272,7 +275,7 @@ def _vectors(
     return vectors(found, shown)
 
 
-# ------------------------------------------------------------------------------------------ model, positions, metrics
+# --------------------------------------------------------------------------------------------------- model, positions
 
 
 def model_card(translator: Translator) -> dict[str, Any]:
@@ -304,37 +307,22 @@ def model_card(translator: Translator) -> dict[str, Any]:
     }
 
 
+def folder_card(folder: Path | None) -> dict[str, Any] | None:
+    """What the card in a model's folder says, without settings and the counts of each sentence; None: it has none."""
+    try:
+        card = load_card(folder) if folder is not None else None
+    except CheckpointError:
+        return None
+    if card is None:
+        return None
+    found: dict[str, Any] = msgspec.to_builtins(card)
+    del found["config"]
+    for evaluation in found["evaluations"]:
+        del evaluation["sentence_counts"]
+    return found
+
+
 def positions(num_positions: int, d_model: int) -> dict[str, Any]:
     """§3.5: the sinusoids of the first positions, and the similarity of two positions by their distance."""
     table_LD = sinusoids(num_positions, d_model)
     return {"n": num_positions, "d": d_model, "table": halves(table_LD)}
-
-
-def run_metrics(run: Path) -> dict[str, list[dict[str, Any]]]:
-    """The records of a run's training, by kind: `step` (loss, learning rate …) and `validation` (loss, BLEU)."""
-    path = run / METRICS
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except OSError:
-        raise CheckpointError(f"{path}: cannot be read; name a run folder, which holds {METRICS}") from None
-    records: dict[str, list[dict[str, Any]]] = {"step": [], "validation": []}
-    for number, line in enumerate(lines, 1):
-        record = _record(line, f"{path}:{number}", last=number == len(lines))
-        if record and record.get("kind") in records:
-            records[record["kind"]].append({name: _finite(value) for name, value in record.items()})
-    return records
-
-
-def _record(line: str, where: str, *, last: bool) -> dict[str, Any] | None:
-    """One line; the last one may be in the middle of being written."""
-    try:
-        record = json.loads(line)
-        return record if isinstance(record, dict) else None
-    except ValueError:
-        if last:
-            return None
-        raise CheckpointError(f"{where}: is no JSON; the file was damaged") from None
-
-
-def _finite(value: Any) -> Any:
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -57,5 +57,5 @@ def serving(app: Starlette) -> Iterator[str]:
                 time.sleep(0.01)
             yield f"http://127.0.0.1:{listener.getsockname()[1]}"
         finally:
-            server.should_exit = True
+            app.state.front.draining = server.should_exit = True
             thread.join()

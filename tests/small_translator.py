@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +24,9 @@ TEXT = [
 ]
 
 
-def small_translator(source: str = "xx", target: str = "yy", num_layers: int = 2) -> Translator:
+def small_translator(
+    source: str = "xx", target: str = "yy", num_layers: int = 2, texts: Sequence[str] = TEXT
+) -> Translator:
     """Two layers, two heads; languages that the grammar does not know, unless told."""
     config = resolve(
         {
@@ -32,7 +35,7 @@ def small_translator(source: str = "xx", target: str = "yy", num_layers: int = 2
             "decode": {"beam_size": 3, "max_extra": 5},
         }
     )
-    tokenizer = Tokenizer.learn_at_most(TEXT, vocab_size=400, seed=1)
+    tokenizer = Tokenizer.learn_at_most(texts, vocab_size=400, seed=1)
     torch.manual_seed(1)
     model = Transformer(config.model, tokenizer.vocab_size).eval()
     return Translator(TorchEngine(model), tokenizer, config)
@@ -40,7 +43,7 @@ def small_translator(source: str = "xx", target: str = "yy", num_layers: int = 2
 
 def taught_translator(source: str = "en", target: str = "de", pair: tuple[str, str] = (TEXT[0], TEXT[1])) -> Translator:
     """One that knows one sentence pair by heart, so that what it says has words."""
-    translator = small_translator(source, target)
+    translator = small_translator(source, target, texts=TEXT if pair[0] in TEXT else pair)
     assert isinstance(translator.engine, TorchEngine)
     (model,), tokenizer = translator.engine.models, translator.tokenizer
     source_T, target_T = (np.array([*tokenizer.encode(text), tokenizer.eos_id]) for text in pair)

@@ -25,6 +25,7 @@ DATA = {
     "encoding",
     "shards",
     "run_folder",
+    "metrics",
     "language_id",
 }
 ALLOWED: dict[str, set[str]] = {
@@ -32,6 +33,7 @@ ALLOWED: dict[str, set[str]] = {
     "config": {"errors"},
     "sizes": {"config"},
     "run_folder": {"errors", "config"},
+    "metrics": {"errors", "run_folder"},
     "grammar": {"errors", "grammar"},
     "corpus": {"errors"},
     "catalogue": {"errors"},
@@ -141,6 +143,7 @@ ALLOWED: dict[str, set[str]] = {
     "trace": {
         "errors",
         "attention_map",
+        "card",
         "engines",
         "heads",
         "model",

@@ -103,7 +103,30 @@ def test_svg_is_well_formed_whatever_the_words() -> None:
     assert float(root.attrib["width"]) > 300
 
 
+HEBREW = ("החיה", "חצתה", "(הכביש).", "</s>")
+
+
+def test_svg_is_mirrored_where_columns_run_from_right_to_left() -> None:
+    source = svg(View("a view", ("the", "road"), HEBREW, ((1.0, 0.2, 0.3, 0.4),) * 2))
+    names = [name.text or "" for name in ElementTree.fromstring(source).iter("{http://www.w3.org/2000/svg}title")]
+    places = [float(x) for x in re.findall(r'<rect x="([\d.]+)"', source)]
+    assert names[:4] == [f"the → {word}: {share:.3f}" for word, share in zip(HEBREW, (1, 0.2, 0.3, 0.4), strict=True)]
+    assert places[:4] == sorted(places[:4], reverse=True)
+    assert source.count('direction="rtl"') == 3
+    assert 'direction="rtl"' not in svg(View("a view", HEBREW[:1], ("the", "road"), ((1.0, 0.2),))).split("rotate")[1]
+
+
 # ----------------------------------------------------------------------------------------------------------------- PNG
+
+
+def test_png_is_mirrored_where_columns_run_from_right_to_left(tmp_path: Path) -> None:
+    image = pytest.importorskip("matplotlib.image")
+    for words, first in ((HEBREW, "right"), (("a", "b", "c", "d"), "left")):
+        png(View("a view", ("x", "y"), words, ((1.0, 0.0, 0.0, 0.0),) * 2), tmp_path / "a.png")
+        dark = image.imread(tmp_path / "a.png")[..., 0] < 0.2
+        height, width = dark.shape
+        middle = dark[height // 2]  # through the cells, not the labels
+        assert (middle[width // 2 :].sum() > middle[: width // 2].sum()) == (first == "right")
 
 
 def test_png_has_a_glyph_for_every_letter(tmp_path: Path) -> None:

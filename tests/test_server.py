@@ -374,6 +374,10 @@ def test_the_model_can_be_looked_into(real: TestClient) -> None:
     assert real.get("/api/run/metrics").json()["step"][0]["loss"] == 2.0
 
 
+def test_a_model_without_its_run_has_no_curves(client: TestClient) -> None:
+    assert client.get("/api/run/metrics").json() == {"step": [], "validation": []}
+
+
 @pytest.mark.parametrize(
     ("path", "body", "error"),
     [
@@ -381,6 +385,7 @@ def test_the_model_can_be_looked_into(real: TestClient) -> None:
         ("/api/trace", {"q": "a", "alpha": -1}, "alpha (-1) is not within 0 and 10"),
         ("/api/trace", {"q": "a", "layers": ["x"]}, "layers must be an array of whole numbers"),
         ("/api/trace", {"q": "a", "layers": [7]}, "layers = 7"),
+        ("/api/trace", {"q": "a", "hypothesis": 9}, "hypothesis = 9"),
         ("/api/trace", {"q": "a " * 500}, ""),
         ("/api/trace", {"q": "a", "prefix": "b " * 500}, ""),
         ("/api/trace", {"q": "a", "source": "zz"}, "zz is not supported"),

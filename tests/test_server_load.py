@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from heedful.config import resolve
+from heedful.run_folder import append_metrics, cut_metrics
 from heedful.web.limits import Limits
 from heedful.web.queue import BatchQueue, QueueClosedError, QueueFullError
 from heedful.web.server import create_app
@@ -413,6 +414,29 @@ def test_a_head_that_comes_letter_by_letter_is_given_up_in_time() -> None:
 
     with serving(create_app([shouting(target=TARGET)], limits=Limits(head_seconds=0.5))) as url:
         in_loop(lambda: work(address_of(url)))
+
+
+def test_the_curves_of_a_running_training_come_as_events(run: Path) -> None:
+    head = b"GET /api/run/metrics HTTP/1.1\r\nHost: x\r\nAccept: text/event-stream\r\n\r\n"
+
+    async def work(address: tuple[str, int]) -> None:
+        reader, writer = await asyncio.open_connection(*address)
+        writer.write(head)
+        assert b"text/event-stream" in await asyncio.wait_for(reader.readuntil(b"event: anew"), 5)
+        assert b'"step":1' in await asyncio.wait_for(reader.readuntil(b"\n\n"), 5)
+        append_metrics(run, {"kind": "step", "step": 2})
+        assert b'"step":2' in await asyncio.wait_for(reader.readuntil(b'"step":2'), 5)
+        cut_metrics(run, 1)
+        await asyncio.wait_for(reader.readuntil(b"event: anew"), 5)
+        assert b'"step":1' in await asyncio.wait_for(reader.readuntil(b"\n\n"), 5)
+        writer.close()
+        await writer.wait_closed()
+
+    append_metrics(run, {"kind": "step", "step": 1})
+    app = create_app([run], device="cpu", engine="torch")
+    with serving(app) as url:
+        in_loop(lambda: work(address_of(url)))
+    assert app.state.front.in_flight == 0
 
 
 def test_connections_are_limited_and_one_that_closes_makes_room() -> None:

@@ -11,12 +11,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+import torch
 
-from heedful.attention_map import attention_map
+from heedful import heads
+from heedful.attention_map import KINDS, Kind, attention_map
 from heedful.errors import CheckpointError, DataError
-from heedful.trace import model_card, positions, run_metrics, trace
+from heedful.metrics import Tail, run_metrics
+from heedful.run_folder import append_metrics, cut_metrics
+from heedful.trace import folder_card, model_card, positions, prepare, trace
 from heedful.translation import Translator
-from tests.small_translator import TEXT, small_translator
+from tests.small_translator import TEXT, save_translator, small_translator
 
 
 @pytest.fixture(scope="module")
@@ -159,3 +163,63 @@ def test_metrics_are_read_by_kind_and_hold_no_nan(tmp_path: Path) -> None:
         run_metrics(tmp_path)
     with pytest.raises(CheckpointError, match="name a run folder"):
         run_metrics(tmp_path / "nowhere")
+
+
+def test_a_tail_tells_what_is_new_and_starts_anew_after_a_cut(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"kind": "step", "step": 1}\n{"kind": "step", "st')
+    tail = Tail(path)
+    assert [record["step"] for record in tail.more()["step"]] == [1]
+    with path.open("a") as file:
+        file.write('ep": 2}\n{"kind": "step", "step": 3}\n')
+    assert [record["step"] for record in tail.more()["step"]] == [2, 3]
+    assert tail.more() == {"step": [], "validation": []}
+    cut_metrics(tmp_path, 1)
+    append_metrics(tmp_path, {"kind": "step", "step": 2, "loss": 0.123456789012345678901234567890})
+    append_metrics(tmp_path, {"kind": "step", "step": 3})
+    assert tail.is_cut()
+    assert [record["step"] for record in tail.more()["step"]] == [1, 2, 3]
+    assert not tail.is_cut()
+
+
+def test_the_numbers_of_another_hypothesis_can_be_asked_for(translator: Translator, found: dict[str, Any]) -> None:
+    other = trace(translator, TEXT[0], hypothesis=1, layers=[0, 1])
+    rows = len(other["hypotheses"][1]["pieces"])
+    assert other["attention"]["cross"]["shape"][2] == rows
+    assert other["vectors"]["kinds"]["decoder"]["q"]["shape"][1] == rows
+    assert other["attention"]["cross"] == found["hypotheses"][1]["attention"]["cross"]
+    assert other["hypotheses"][1]["attention"] is None
+    with pytest.raises(DataError, match="hypothesis = 9: there are 3"):
+        trace(translator, TEXT[0], hypothesis=9)
+
+
+def test_a_file_carries_the_vectors_of_all_hypotheses(translator: Translator) -> None:
+    every = trace(translator, TEXT[0], other_vector_bytes=10**7)["hypotheses"]
+    assert [each["vectors"] is None for each in every] == [True, False, False]
+
+
+def test_what_is_prepared_is_not_done_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    translator, calls = small_translator("en", "de"), list[Translator]()
+    found = dict.fromkeys(KINDS, heads.Roles({}, {}, torch.zeros(2, 2)))
+
+    def count(translator: Translator) -> dict[Kind, heads.Roles]:
+        calls.append(translator)
+        return found
+
+    monkeypatch.setattr(heads, "grammar_roles", count)
+    prepare(translator)
+    prepare(translator)
+    prepare(small_translator("xx", "yy"))
+    assert calls == [translator]
+
+
+def test_a_folders_card_comes_without_the_counts_of_sentences(translator: Translator, tmp_path: Path) -> None:
+    folder = save_translator(translator, tmp_path / "model")
+    assert folder_card(folder) is None
+    assert folder_card(None) is None
+    card = {"name": "x", "source_language": "xx", "target_language": "yy", "weights_sha256": "a" * 64}
+    (folder / "card.json").write_text(json.dumps({**card, "parameters": 1, "vocab_size": 2, "config": {"a": {}}}))
+    found = folder_card(folder)
+    assert found is not None
+    assert (found["name"], found["training"], found["evaluations"]) == ("x", None, ())
+    assert "config" not in found

@@ -45,7 +45,7 @@ def attend(
     check_form(output, FORMS)
     translator = Translator.load(*models, device=device, engine="torch")
     if output.suffix == ".html":
-        write(output, page(translator, text, target, kind, layer, head))
+        write(output, page(translator, models[0], text, target, kind, layer, head))
     elif output.suffix == ".json":
         write(output, weights(translator, text, target))
     else:
@@ -55,19 +55,22 @@ def attend(
     say(f"{output} is written")
 
 
-def page(translator: Translator, text: str, target: str | None, kind: str, layer: int | None, head: int | None) -> str:
+def page(
+    translator: Translator, model: Path, text: str, target: str | None, kind: str, layer: int | None, head: int | None
+) -> str:
     """The page with all that it shows of this text."""
     from heedful.drawing import check_place, html
-    from heedful.trace import positions, trace
+    from heedful.trace import VECTOR_BYTES, folder_card, positions, trace
 
     sizes = translator.config.model
     num_layers = sizes.encoder_layers if kind == "encoder" else sizes.decoder_layers
     check_place(layer, head, num_layers, sizes.num_heads)
     every = range(max(sizes.encoder_layers, sizes.decoder_layers))
-    found = trace(translator, text, target=target, layers=every)
+    found = trace(translator, text, target=target, layers=every, other_vector_bytes=4 * VECTOR_BYTES)
     select = {"kind": kind, "l": -1 if layer is None else layer - 1, "h": [] if head is None else [head - 1]}
     shown = positions(128, sizes.d_model)
-    return html({"trace": found, "positions": shown, "select": select}, f"heedful: {text}")
+    card = folder_card(model)
+    return html({"trace": found, "positions": shown, "select": select, "card": card}, f"heedful: {text}")
 
 
 def weights(translator: Translator, text: str, target: str | None) -> str:
@@ -133,7 +136,7 @@ def positions(output: Path, d_model: int, num_positions: int) -> None:
 def curves(run: Path, output: Path) -> None:
     """Draw what a RUN wrote down: loss, perplexity, BLEU and learning rate."""
     from heedful.drawing import html
-    from heedful.trace import run_metrics
+    from heedful.metrics import run_metrics
 
     check_form(output, (".html",))
     write(output, html({"metrics": run_metrics(run)}, f"heedful: {run.name}"))

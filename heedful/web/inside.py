@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from types import ModuleType
 from typing import Any
 
+import msgspec
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from heedful.errors import HeedfulError
+from heedful.metrics import Tail
+from heedful.run_folder import METRICS
 from heedful.web.front import Front, front_of
 from heedful.web.incoming import Parameters, while_connected
 from heedful.web.limits import RefusalError
@@ -20,6 +25,8 @@ from heedful.web.queue import QueueClosedError
 from heedful.web.service import AUTO, Pair
 
 LARGEST_TABLE = 1024  # positions, and dimensions
+EVENTS = "text/event-stream"
+POLL, HEARTBEAT = 0.5, 15.0  # seconds
 
 
 def _inside() -> ModuleType:
@@ -58,6 +65,7 @@ async def trace(request: Request) -> Response:
         "prefix": given.text("prefix", "") or None,
         "target": given.text("target_text", "") or None,
         "layers": _layers(given),
+        "hypothesis": given.integer("hypothesis", 0),
     }
     front.limits.check_texts([text, options["prefix"] or "", options["target"] or ""])
     look = _inside().trace
@@ -89,8 +97,8 @@ async def model(request: Request) -> Response:
     """GET /api/model?source=&target=: the card of a model."""
     front = front_of(request)
     pair = _pair(front, await front.admitted(request))
-    card = _inside().model_card
-    return JSONResponse(await while_connected(request, front.service.look(pair, card)))
+    sizes = await while_connected(request, front.service.look(pair, _inside().model_card))
+    return JSONResponse(sizes | {"card": await run_in_threadpool(_inside().folder_card, pair.folder)})
 
 
 async def positions(request: Request) -> Response:
@@ -107,13 +115,29 @@ async def positions(request: Request) -> Response:
 
 
 async def run_metrics(request: Request) -> Response:
-    """GET /api/run/metrics?source=&target=: the curves of the training."""
+    """GET /api/run/metrics?source=&target=: the curves of the training; as a stream of events to those who ask so."""
     front = front_of(request)
     pair = _pair(front, await front.admitted(request))
-    folders = [folder for folder in _run_folders(pair) if (folder / "metrics.jsonl").is_file()]
-    if not folders:
-        raise RefusalError(404, "this model's folder holds no training metrics")
-    return JSONResponse(await run_in_threadpool(_inside().run_metrics, folders[0]))
+    files = [folder / METRICS for folder in _run_folders(pair) if (folder / METRICS).is_file()]
+    if not files:
+        return JSONResponse({"step": [], "validation": []})  # a model without the run that it came from
+    if EVENTS in request.headers.get("accept", ""):
+        return StreamingResponse(_events(front, Tail(files[0])), media_type=EVENTS)
+    return JSONResponse(await run_in_threadpool(Tail(files[0]).more))
+
+
+async def _events(front: Front, tail: Tail) -> AsyncIterator[str]:
+    """Records as they are written: first all that are there; `anew` where the run went back to a checkpoint."""
+    quiet = 0.0
+    while not front.draining:
+        name = "anew" if tail.is_cut() or not tail.position else "more"
+        records = await run_in_threadpool(tail.more)
+        if any(records.values()):
+            yield f"event: {name}\ndata: {msgspec.json.encode(records).decode()}\n\n"
+        elif quiet >= HEARTBEAT:
+            yield ": still here\n\n"  # which finds out who has left
+        quiet = 0.0 if any(records.values()) or quiet >= HEARTBEAT else quiet + POLL
+        await asyncio.sleep(POLL)
 
 
 def _run_folders(pair: Pair) -> list[Any]:

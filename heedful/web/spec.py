@@ -124,6 +124,7 @@ def _inside(limits: Limits) -> Schema:
         prefix=TEXT | {"description": "What the translation must begin with"},
         target_text=TEXT | {"description": "Look at this translation instead of the model's own"},
         layers=_list(WHOLE),
+        hypothesis=WHOLE | {"description": "Whose attention and vectors; 0, the best, unless told"},
         api_key=TEXT,
     )
     pair = {"source": TEXT, "target": TEXT}

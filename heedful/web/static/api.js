@@ -9,10 +9,14 @@ export const embedded = place ? JSON.parse(place.textContent ?? "null") : null;
 
 let waiting = new AbortController();
 
+function keyHeader() {
+  const key = sessionStorage.getItem("heedful-key");
+  return key ? { Authorization: `Bearer ${key}` } : {};
+}
+
 /** @returns {Promise<any>} the answer; an error's text is the server's own */
 async function ask(path, body = undefined, signal = undefined) {
-  const key = sessionStorage.getItem("heedful-key");
-  const headers = key ? { Authorization: `Bearer ${key}` } : {};
+  const headers = keyHeader();
   const init =
     body === undefined
       ? { headers }
@@ -53,9 +57,32 @@ export const fetchLanguages = () => ask("/languages");
 /** The positional encodings. */
 export const fetchPositions = (n, d) => ask(`/api/positions?n=${n}&d=${d}`);
 
-/** The records of training, if the server has the run's folder. */
-export const fetchMetrics = (source, target) =>
-  ask(`/api/run/metrics?source=${encodeURIComponent(source)}&target=${encodeURIComponent(target)}`);
+const pairQuery = (source, target) =>
+  `source=${encodeURIComponent(source)}&target=${encodeURIComponent(target)}`;
+
+/** What the model is: sizes, and the card of its folder if there is one. */
+export const fetchModel = (source, target) => ask(`/api/model?${pairQuery(source, target)}`);
+
+/**
+ * The records of training as they are written, until the signal. (EventSource could send no key.)
+ * @param {(name: string, records: any) => void} tell "anew": all of them; "more": those that were added
+ */
+export async function watchMetrics(source, target, signal, tell) {
+  const headers = { ...keyHeader(), Accept: "text/event-stream" };
+  const answer = await fetch(`/api/run/metrics?${pairQuery(source, target)}`, { headers, signal });
+  if (!answer.ok || !answer.body) return;
+  if (!answer.headers.get("content-type")?.startsWith("text/event-stream")) return tell("anew", await answer.json());
+  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+  let text = "";
+  for (let part = await reader.read(); !part.done; part = await reader.read()) {
+    const events = (text + part.value).split("\n\n");
+    text = events.pop() ?? "";
+    for (const event of events) {
+      const found = /^event: (\w+)\ndata: (.*)$/.exec(event);
+      if (found) tell(found[1], JSON.parse(found[2]));
+    }
+  }
+}
 
 /** The last request as a line for the shell. */
 export function curl({ path, body }) {

@@ -34,7 +34,7 @@ export function attentionRegion(place) {
     ),
     h("p", { class: "caveat" }, t("caveat")),
   );
-  subscribe(["trace", "n", "kind", "scheme"], drawAll);
+  subscribe(["trace", "n", "kind", "scheme", "ramp"], drawAll);
   subscribe(["l", "h"], () => {
     drawHeads();
     drawView();
@@ -109,16 +109,16 @@ async function fetchLayer() {
   if (embedded) return;
   const { q, trace, prefix, n } = get();
   const best = hypothesis();
-  const which = n > 0 ? { target_text: best.text } : { prefix };
   try {
     const found = await fetchTrace({
       q,
       source: trace.source.language,
       target: trace.target.language,
       layers: [layerOf(get().kind)],
-      ...which,
+      prefix,
+      hypothesis: n,
     });
-    if (n > 0) best.attention = found.attention;
+    if (n > 0) Object.assign(best, { attention: found.attention, vectors: found.vectors });
     set({ trace: n > 0 ? { ...trace } : { ...trace, attention: found.attention, vectors: found.vectors } });
   } catch (error) {
     show(places.view, h("p", { class: "error" }, String(error.message)));
@@ -126,7 +126,7 @@ async function fetchLayer() {
 }
 
 function controls() {
-  const { view, unit, scale, hide } = get();
+  const { view, unit, scale, hide, ramp } = get();
   return [
     segmented(
       t("view"),
@@ -155,6 +155,17 @@ function controls() {
           ],
           scale,
           (value) => set({ scale: value }),
+        )
+      : null,
+    view === "matrix"
+      ? segmented(
+          t("ramp"),
+          [
+            ["hue", t("ramp.hue")],
+            ["viridis", "viridis"],
+          ],
+          ramp,
+          (value) => set({ ramp: value }),
         )
       : null,
     toggle(t("hide"), hide, (value) => set({ hide: value })),

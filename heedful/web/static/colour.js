@@ -10,11 +10,13 @@ export function headColour(head) {
   return `var(--head-${head % 8})`;
 }
 
-/** The ramps of the present scheme (light or dark), as arrays of RGB. */
-export function ramps() {
-  const [ground, full, other] = ["--ramp-0", "--ramp-1", "--ramp-2"].map((name) => rgb(css(name)));
-  const middle = rgb(css("--ramp-mid"));
-  return { ground, middle, full, other };
+/** Equal steps look equal, and in grey it still goes from dark to light. */
+const VIRIDIS = ["#440154", "#472d7b", "#3b528b", "#2c728e", "#21918c", "#28ae80", "#5ec962", "#addc30", "#fde725"];
+
+/** The ramps of the present scheme (light or dark), as arrays of RGB; `stops` are those of weights. */
+export function ramps(name = "hue") {
+  const [ground, middle, full, other] = ["--ramp-0", "--ramp-mid", "--ramp-1", "--ramp-2"].map((key) => rgb(css(key)));
+  return { ground, full, other, stops: name === "viridis" ? VIRIDIS.map(rgb) : [ground, middle, full] };
 }
 
 function rgb(hex) {
@@ -23,10 +25,11 @@ function rgb(hex) {
 
 const mix = (a, b, share) => a.map((value, i) => Math.round(value + (b[i] - value) * share));
 
-/** 0 … 1 → RGB, light to dark by way of a middle tone, so that small weights can be told apart. */
-export function sequential(value, ramp) {
-  const share = Math.min(1, Math.max(0, value));
-  return share < 0.5 ? mix(ramp.ground, ramp.middle, 2 * share) : mix(ramp.middle, ramp.full, 2 * share - 1);
+/** 0 … 1 → RGB, by way of middle tones, so that small weights can be told apart. */
+export function sequential(value, { stops }) {
+  const place = Math.min(1, Math.max(0, value)) * (stops.length - 1);
+  const before = Math.min(stops.length - 2, Math.floor(place));
+  return mix(stops[before], stops[before + 1], place - before);
 }
 
 /** −1 … 1 → RGB. */

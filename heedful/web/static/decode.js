@@ -2,7 +2,7 @@
 
 import { embedded } from "./api.js";
 import { choiceRows } from "./choices.js";
-import { h, number, percent, readable, show } from "./dom.js";
+import { directionOf, h, number, percent, readable, show } from "./dom.js";
 import { t } from "./i18n.js";
 import { get, set, subscribe } from "./store.js";
 import { figure, table } from "./table.js";
@@ -138,11 +138,11 @@ function looks(best, step) {
   trace.source.word_of_piece.forEach((word, j) => (shares[word] += values[step * width + j]));
   const words = h(
     "p",
-    { class: "words looks", dir: "auto", lang: trace.source.language },
+    { class: "words looks", dir: directionOf(trace.source.words), lang: trace.source.language },
     trace.source.words.flatMap((word, j) => [
       h(
         "span",
-        { class: "word", title: percent(shares[j]), style: { "--tint": `${Math.round(60 * shares[j])}%` } },
+        { class: "word", dir: "auto", title: percent(shares[j]), style: { "--tint": `${Math.round(60 * shares[j])}%` } },
         word,
         h("sub", {}, shares[j] >= 0.05 ? Math.round(100 * shares[j]) : ""),
       ),

@@ -42,6 +42,20 @@ export function readable(piece) {
   return /^[\p{L}\p{N}]/u.test(piece) ? `\u2011${piece}` : piece.replaceAll("▁", " ").trim();
 }
 
+const RIGHT_TO_LEFT = /^[^\p{L}]*[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufeff]/u;
+
+/** Is this written from right to left? The first letter decides. */
+export const isRightToLeft = (text) => RIGHT_TO_LEFT.test(text);
+
+/** The direction of a row of words; each of them has one of its own. */
+export const directionOf = (words) => (areRightToLeft(words) ? "rtl" : "ltr");
+
+/** Are most of these words written from right to left? */
+export function areRightToLeft(words) {
+  const letters = words.filter((word) => /\p{L}/u.test(word.replace(/^<\/?s>$/, "")));
+  return letters.filter(isRightToLeft).length * 2 > letters.length;
+}
+
 /** A share as people read it. */
 export function percent(share) {
   if (share === 0) return "0 %";

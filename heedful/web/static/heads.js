@@ -1,7 +1,7 @@
 /** All layers and heads of a kind, small: what each does at a glance. */
 
 import { heat, ramps, sequential } from "./colour.js";
-import { h, percent, roving } from "./dom.js";
+import { areRightToLeft, h, percent, roving } from "./dom.js";
 import { t } from "./i18n.js";
 import { get, set } from "./store.js";
 import { figure } from "./table.js";
@@ -47,9 +47,9 @@ function thumbnail(kind, layer, head, chosenLayer) {
   const pressed = chosenLayer && get().h.includes(head);
   const label = role ? t(`role.${role.label}`) : "";
   const found = matrix(kind, layer, [head], { unit: "words", hide: false });
-  const ramp = ramps();
+  const ramp = ramps(get().ramp);
   const picture = found
-    ? heat(h("canvas", { "aria-hidden": "true" }), found.values, found.rows.length, found.columns.length, (value) =>
+    ? heat(h("canvas", { "aria-hidden": "true", class: mirrored(found) }), found.values, found.rows.length, found.columns.length, (value) =>
         sequential(Math.sqrt(value), ramp),
       )
     : h("span", { class: "absent" }, "…");
@@ -78,6 +78,8 @@ function thumbnail(kind, layer, head, chosenLayer) {
     ),
   );
 }
+
+const mirrored = (found) => (areRightToLeft(found.columns.map((column) => column.label)) ? "mirrored" : null);
 
 /** Click: this one; with shift: this one too. */
 function choose(layer, head, add) {

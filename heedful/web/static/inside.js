@@ -1,12 +1,12 @@
 /** Region 4: what lies behind: positions, training, the model's card, and the last request. */
 
-import { curl, embedded, fetchMetrics, fetchPositions } from "./api.js";
+import { curl, embedded, fetchModel, fetchPositions, watchMetrics } from "./api.js";
+import { cardView } from "./card.js";
 import { curvesView, scheduleView } from "./curves.js";
 import { h, show } from "./dom.js";
-import { languageName, t } from "./i18n.js";
+import { t } from "./i18n.js";
 import { positionsView } from "./positions.js";
 import { get, subscribe } from "./store.js";
-import { figure } from "./table.js";
 
 /** @type {any} */ let places;
 /** @type {any} */ const fetched = {};
@@ -24,7 +24,7 @@ export function insideRegion(place, details) {
     places.positions,
     places.request,
   );
-  const draw = () => details.open && drawInside();
+  const draw = () => (details.open ? drawInside() : stopWatching());
   details.addEventListener("toggle", draw);
   subscribe(["trace", "request", "scheme"], draw);
   draw();
@@ -32,68 +32,62 @@ export function insideRegion(place, details) {
 
 async function drawInside() {
   const model = get().trace?.model;
-  show(places.card, model ? figure(cardGrid(model), () => card(model)) : h("p", { class: "muted" }, t("nothing")));
   show(places.request, requestPanel());
-  if (!model) return;
-  show(places.curves, fetched.metrics ? curvesView(fetched.metrics) : scheduleView(model));
+  if (!model) return show(places.card, h("p", { class: "muted" }, t("nothing")));
+  drawCard(model);
+  drawCurves(model);
   if (fetched.positions?.d === model.d_model) show(places.positions, positionsView(fetched.positions));
   if (!embedded) await fetchRest(model);
+}
+
+function drawCard(model) {
+  show(places.card, cardView(model, fetched.card ?? null));
+}
+
+/** What the run wrote down; without a run, the rate that the settings ask for. */
+function drawCurves(model) {
+  const { metrics } = fetched;
+  show(places.curves, metrics?.step.length ? curvesView(metrics) : scheduleView(model));
 }
 
 async function fetchRest(model) {
   const pair = `${model.source}-${model.target}`;
   if (fetched.pair !== pair) {
-    Object.assign(fetched, { pair, metrics: null });
-    fetched.metrics = await fetchMetrics(model.source, model.target).catch(() => null);
-    if (fetched.metrics) show(places.curves, curvesView(fetched.metrics));
+    Object.assign(fetched, { pair, metrics: null, card: null });
+    stopWatching();
+    fetched.card = (await fetchModel(model.source, model.target).catch(() => null))?.card ?? null;
+    drawCard(model);
   }
+  if (!watching) watch(model);
   if (fetched.positions?.d !== model.d_model) {
     fetched.positions = await fetchPositions(128, model.d_model).catch(() => null);
     if (fetched.positions) show(places.positions, positionsView(fetched.positions));
   }
 }
 
+/** @type {AbortController | null} */ let watching = null;
+
+function stopWatching() {
+  watching?.abort();
+  watching = null;
+}
+
+/** Curves that grow while the run is going on. */
+function watch(model) {
+  watching = new AbortController();
+  const tell = (name, { step, validation }) => {
+    const before = name === "more" && fetched.metrics ? fetched.metrics : { step: [], validation: [] };
+    fetched.metrics = { step: [...before.step, ...step], validation: [...before.validation, ...validation] };
+    drawCurves(model);
+  };
+  watchMetrics(model.source, model.target, watching.signal, tell).catch(() => null);
+}
+
 /** What a file brings with it. */
 export function bring(data) {
   if (data.positions) fetched.positions = data.positions;
   if (data.metrics) fetched.metrics = data.metrics;
-}
-
-function cardGrid(model) {
-  return h(
-    "dl",
-    { class: "card-grid" },
-    card(model).rows.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))),
-  );
-}
-
-function card(model) {
-  const fields = [
-    "parameters",
-    "vocab_size",
-    "encoder_layers",
-    "decoder_layers",
-    "num_heads",
-    "d_model",
-    "d_k",
-    "d_v",
-    "d_ff",
-    "positions",
-    "dropout",
-    "label_smoothing",
-    "steps",
-    "batch_tokens",
-    "warmup_steps",
-    "beam_size",
-    "alpha",
-  ];
-  const value = (name) => (typeof model[name] === "number" ? model[name].toLocaleString("en") : model[name]);
-  const pair = [t("languages"), `${languageName(model.source)} → ${languageName(model.target)}`];
-  return {
-    name: t("card"),
-    columns: [t("setting"), t("value")],
-    rows: [pair, ...fields.map((name) => [name, value(name)])],
-  };
+  if (data.card) fetched.card = data.card;
 }
 
 function requestPanel() {

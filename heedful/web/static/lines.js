@@ -2,7 +2,7 @@
 
 import { shownTitle } from "./attention-title.js";
 import { DASHES, headColour } from "./colour.js";
-import { h, percent, readable, s } from "./dom.js";
+import { h, isRightToLeft, percent, readable, s } from "./dom.js";
 import { t } from "./i18n.js";
 import { get, set } from "./store.js";
 import { figure } from "./table.js";
@@ -105,6 +105,12 @@ function drawing(found, links) {
   );
 }
 
+/** From right to left a text starts at its right end. */
+function directed(text, anchor) {
+  if (!isRightToLeft(text)) return { "text-anchor": anchor };
+  return { direction: "rtl", "text-anchor": { start: "end", end: "start" }[anchor] };
+}
+
 function label(item, x, y, anchor, strong, weak, choose) {
   const text = name(item);
   const { LETTERS } = measures();
@@ -135,7 +141,7 @@ function label(item, x, y, anchor, strong, weak, choose) {
           rx: 4,
         })
       : null,
-    s("text", { x, y, dy: "0.35em", "text-anchor": anchor }, shown, s("title", {}, text)),
+    s("text", { x, y, dy: "0.35em", ...directed(shown, anchor) }, shown, s("title", {}, text)),
   );
 }
 

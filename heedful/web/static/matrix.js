@@ -1,8 +1,8 @@
 /** One map, large: rows look at columns; every value can be read, by eye, by pointer and by keyboard. */
 
 import { shownTitle } from "./attention-title.js";
-import { paint, ramps, sequential } from "./colour.js";
-import { h, percent, readable } from "./dom.js";
+import { heat, paint, ramps, sequential } from "./colour.js";
+import { directionOf, h, percent, readable } from "./dom.js";
 import { t } from "./i18n.js";
 import { get, set } from "./store.js";
 import { figure } from "./table.js";
@@ -12,7 +12,7 @@ import { allowed, matrix, selectionOf } from "./weights.js";
 export function matrixView() {
   const found = matrix();
   const line = h("p", { class: "reading", "aria-live": "polite" }, t("matrix.hint"));
-  const plot = h("div", {}, h("div", { class: "scroll" }, grid(found, line)), line, notes(found));
+  const plot = h("div", {}, h("div", { class: "scroll" }, grid(found, line)), scaleBar(), line, notes(found));
   return figure(plot, () => tableOf(found), shownTitle());
 }
 
@@ -23,10 +23,10 @@ function grid(found, line) {
   const head = h(
     "tr",
     {},
-    h("th", { class: "corner" }, h("span", { class: "small muted" }, t(`axes.${get().kind}`))),
+    h("th", { class: "corner" }, h("span", { class: "small muted", dir: "ltr" }, axes(found))),
     found.columns.map((column) => header("column", column)),
   );
-  const ramp = ramps();
+  const ramp = ramps(get().ramp);
   const rows = found.rows.map((row, i) =>
     h(
       "tr",
@@ -37,7 +37,7 @@ function grid(found, line) {
   );
   const node = h(
     "table",
-    { class: "matrix", role: "grid", "aria-label": shownTitle() },
+    { class: "matrix", role: "grid", "aria-label": shownTitle(), dir: direction(found) },
     h("thead", {}, head),
     h("tbody", {}, rows),
   );
@@ -54,6 +54,11 @@ function grid(found, line) {
   node.addEventListener("keydown", (event) => moveIn(found, cells, event));
   return node;
 }
+
+/** Columns run as their text does. */
+const direction = (found) => directionOf(found.columns.map((column) => column.label));
+
+const axes = (found) => t(`axes.${get().kind}`).replace("→", direction(found) === "rtl" ? "←" : "→");
 
 function header(axis, item) {
   const scope = axis === "row" ? "row" : "col";
@@ -132,9 +137,10 @@ function moveIn(found, cells, event) {
   if (event.key === "Enter" || event.key === " ") return (event.preventDefault(), pin(found, event));
   const width = found.columns.length;
   const [i, j] = [Math.floor(current / width), current % width];
+  const on = direction(found) === "rtl" ? -1 : 1;
   const next = {
-    ArrowRight: [i, j + 1],
-    ArrowLeft: [i, j - 1],
+    ArrowRight: [i, j + on],
+    ArrowLeft: [i, j - on],
     ArrowDown: [i + 1, j],
     ArrowUp: [i - 1, j],
     Home: [i, 0],
@@ -149,6 +155,15 @@ function moveIn(found, cells, event) {
   cells[current].tabIndex = -1;
   cells[row * width + column].tabIndex = 0;
   cells[row * width + column].focus();
+}
+
+/** What the colours mean. */
+function scaleBar() {
+  const ramp = ramps(get().ramp);
+  const values = Float32Array.from({ length: 101 }, (_, i) => i / 100);
+  const colour = (value) => sequential(get().scale === "root" ? Math.sqrt(value) : value, ramp);
+  const bar = heat(h("canvas", { "aria-hidden": "true" }), values, 1, values.length, colour);
+  return h("div", { class: "scale small" }, "0 %", bar, "100 %");
 }
 
 function notes(found) {

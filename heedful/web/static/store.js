@@ -15,6 +15,7 @@
  * @property {string} unit words or pieces
  * @property {boolean} hide special tokens and punctuation
  * @property {string} scale linear or root
+ * @property {string} ramp hue or viridis
  * @property {string} view matrix or lines
  * @property {number} step of decoding
  * @property {string} ui language of the page
@@ -34,6 +35,7 @@ const DEFAULTS = {
   unit: "words",
   hide: false,
   scale: "linear",
+  ramp: "hue",
   view: "matrix",
   step: 0,
   ui: "",

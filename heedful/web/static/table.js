@@ -58,7 +58,7 @@ export function table({ name, columns, rows }) {
             "tr",
             {},
             h("th", { scope: "row", dir: "auto" }, head),
-            cells.map((cell) => h("td", {}, cell)),
+            cells.map((cell) => h("td", { dir: "auto" }, cell)),
           ),
         ),
       ),

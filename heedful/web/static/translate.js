@@ -1,7 +1,7 @@
 /** Region 1: two boxes, alternatives, and words that can be asked about. Works without the other regions. */
 
 import { embedded, fetchLanguages, fetchTrace, translateText } from "./api.js";
-import { h, show } from "./dom.js";
+import { directionOf, h, show } from "./dom.js";
 import { t, languageName } from "./i18n.js";
 import { closeChoices } from "./choices.js";
 import { get, set, subscribe } from "./store.js";
@@ -215,18 +215,25 @@ function drawTarget() {
   parts.status.classList.toggle("error", Boolean(error));
   parts.targetCard.setAttribute("aria-busy", String(busy));
   if (!trace) {
+    parts.output.setAttribute("dir", "auto");
     show(parts.output, plain ? h("span", {}, plain) : h("span", { class: "muted" }, t("translation")));
     show(parts.words);
     return show(parts.alternatives, get().locked ? keyForm(start) : samples(translateNow));
   }
   const best = hypothesis();
-  parts.output.setAttribute("lang", trace.target.language);
-  parts.words.setAttribute("lang", trace.source.language);
+  speak(parts.output, trace.target.language, best.words);
+  speak(parts.words, trace.source.language, trace.source.words);
   show(parts.output, spaced(best.words.slice(0, -1).map((word, i) => targetWord(best, word, i, decodeFrom))));
   show(parts.words, spaced(trace.source.words.slice(0, -1).map((word, i) => sourceWord(word, i))));
   show(parts.alternatives, alternatives(trace));
   drawLanguages();
   mark();
+}
+
+/** Language and direction of a row of words. */
+function speak(node, language, words) {
+  node.setAttribute("lang", language);
+  node.setAttribute("dir", directionOf(words));
 }
 
 function mark() {

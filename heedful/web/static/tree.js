@@ -1,6 +1,6 @@
 /** The beam as a tree: a column for each step, a row for each place of the beam, finished hypotheses below. */
 
-import { h, number, readable, roving, s } from "./dom.js";
+import { areRightToLeft, h, isRightToLeft, number, readable, roving, s } from "./dom.js";
 import { t } from "./i18n.js";
 import { get, set } from "./store.js";
 import { figure } from "./table.js";
@@ -15,6 +15,7 @@ export function beamTree() {
   const { beam } = get().trace;
   if (!beam.steps.length) return null;
   const places = layout(beam);
+  if (areRightToLeft(get().trace.hypotheses[0].words)) mirror(places);
   const line = h("p", { class: "reading", "aria-live": "polite" }, t("tree.hint"));
   const plot = h("div", {}, h("div", { class: "scroll" }, drawing(places, beam, line)), line);
   return figure(plot, () => tableOf(places), t("tree.caption", { width: beam.width, alpha: beam.alpha }));
@@ -51,6 +52,12 @@ function layout(beam) {
   return places;
 }
 
+/** Steps run as the text does. @param {Place[]} places */
+function mirror(places) {
+  const end = Math.max(...places.map((place) => place.x + place.width));
+  places.forEach((place) => (place.x = end + 8 - place.x - place.width));
+}
+
 /** A finished hypothesis stands in the first row of its column where no live one is. */
 function firstFree(taken) {
   let row = 0;
@@ -66,11 +73,13 @@ function drawing(places, beam, line) {
   const edges = places
     .filter((place) => place.parent)
     .map((place) => {
-      const [x1, x2] = [place.parent.x + place.parent.width, place.x];
+      const on = place.parent.x < place.x ? 1 : -1;
+      const x1 = place.parent.x + (on > 0 ? place.parent.width : 0);
+      const x2 = place.x + (on > 0 ? 0 : place.width);
       const p = Math.exp(place.node.logp - place.parent.node.logp);
       return s("path", {
         class: `edge ${kind(place)}`,
-        d: `M ${x1} ${y(place.parent)} C ${x1 + GAP / 2} ${y(place.parent)} ${x2 - GAP / 2} ${y(place)} ${x2} ${y(place)}`,
+        d: `M ${x1} ${y(place.parent)} C ${x1 + (on * GAP) / 2} ${y(place.parent)} ${x2 - (on * GAP) / 2} ${y(place)} ${x2} ${y(place)}`,
         "stroke-width": 1 + 3 * p,
       });
     });
@@ -93,7 +102,13 @@ function drawing(places, beam, line) {
       s("rect", { x: place.x, y: y(place) - 14, width: place.width, height: 28, rx: 6 }),
       s(
         "text",
-        { x: place.x + place.width / 2, y: y(place), dy: "0.35em", "text-anchor": "middle" },
+        {
+          x: place.x + place.width / 2,
+          y: y(place),
+          dy: "0.35em",
+          "text-anchor": "middle",
+          direction: isRightToLeft(label(place.node)) ? "rtl" : null,
+        },
         label(place.node),
       ),
     );

@@ -30,6 +30,12 @@ export function packedWeights(kind) {
   return kind === "encoder" || n === 0 ? trace.attention[kind] : (hypothesis().attention?.[kind] ?? { layers: [] });
 }
 
+/** The vectors behind a kind, for the hypothesis that is shown; null: they were not sent. */
+export function vectorsOf(kind) {
+  const { trace, n } = get();
+  return kind === "encoder" || n === 0 ? trace.vectors : (hypothesis().vectors ?? null);
+}
+
 /** How many layers and heads a kind has. */
 export function sizes(kind) {
   const { model } = get().trace;

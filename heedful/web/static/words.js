@@ -30,6 +30,7 @@ export function targetWord(best, word, i, decodeFrom) {
     {
       type: "button",
       class: sure < UNSURE ? "word unsure" : "word",
+      dir: "auto",
       "data-t": i,
       "aria-label": `${word}, ${Math.round(100 * sure)} %`,
       style: { "--doubt": `${(1.5 + 2 * (1 - sure)).toFixed(1)}px` },
@@ -48,6 +49,7 @@ export function sourceWord(word, i) {
     {
       type: "button",
       class: "word",
+      dir: "auto",
       "data-s": i,
       onclick: () => set({ s: get().s === i ? -1 : i }),
       ...previews("s", i),

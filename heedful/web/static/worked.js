@@ -8,7 +8,7 @@ import { t } from "./i18n.js";
 import { linePlot } from "./plot.js";
 import { get, set, subscribe } from "./store.js";
 import { table } from "./table.js";
-import { headsOf, layerOf, selectionOf, sides } from "./weights.js";
+import { headsOf, layerOf, selectionOf, sides, vectorsOf } from "./weights.js";
 
 /** @type {any} */ let place;
 /** A word kept to be compared with one of another sentence. @type {any} */ let kept = null;
@@ -28,11 +28,11 @@ function chosenRow(kind) {
 }
 
 function draw() {
-  const { trace, kind, n } = get();
+  const { trace, kind } = get();
   if (!trace) return show(place, h("p", { class: "muted" }, t("nothing")));
-  if (n > 0 && kind !== "encoder") return show(place, h("p", { class: "muted" }, t("worked.best")));
   const layer = layerOf(kind);
-  const vectors = trace.vectors?.kinds[kind];
+  const vectors = vectorsOf(kind)?.kinds[kind];
+  if (!vectors && embedded) return show(place, h("p", { class: "muted" }, t("worked.best")));
   if (!vectors?.layers.includes(layer))
     return (show(place, h("p", { class: "muted" }, t("fetching"))), fetchVectors(layer));
   const numbers = work(kind, layer, headsOf(kind)[0], chosenRow(kind));
@@ -42,17 +42,22 @@ function draw() {
 let asked = "";
 
 async function fetchVectors(layer) {
-  const { q, trace, prefix } = get();
-  const body = { q, source: trace.source.language, target: trace.target.language, prefix, layers: [layer] };
+  const { q, trace, prefix, kind } = get();
+  const n = kind === "encoder" ? 0 : get().n;
+  const languages = { source: trace.source.language, target: trace.target.language };
+  const body = { q, ...languages, prefix, layers: [layer], hypothesis: n };
   if (embedded || asked === JSON.stringify(body) || !place.closest("details")?.open) return;
   asked = JSON.stringify(body);
   const found = await fetchTrace(body).catch(() => null);
-  if (found) set({ trace: { ...trace, vectors: found.vectors } });
+  if (!found) return;
+  if (n > 0) trace.hypotheses[n].vectors = found.vectors;
+  set({ trace: n > 0 ? { ...trace } : { ...trace, vectors: found.vectors } });
 }
 
 /** All numbers of equation 1 for one row of one head. */
 export function work(kind, layer, head, row) {
-  const { vectors, model } = get().trace;
+  const { model } = get().trace;
+  const vectors = vectorsOf(kind);
   const here = vectors.kinds[kind];
   const i = here.layers.indexOf(layer);
   const take = (name, width, index) => {
@@ -194,7 +199,7 @@ const stackOf = (kind) => (kind === "encoder" ? "encoder" : "decoder");
 /** The vectors of a word before and after each layer. */
 function memory(kind, row) {
   const { rows } = sides(kind);
-  const all = tensor(get().trace.vectors.states[stackOf(kind)]);
+  const all = tensor(vectorsOf(kind).states[stackOf(kind)]);
   const sentence = rows.words.slice(0, -1).join(" ");
   return {
     name: `${readable(rows.pieces[row])} (${sentence.length > 32 ? `${sentence.slice(0, 31)}…` : sentence})`,

@@ -1,0 +1,79 @@
+"""What a run wrote down on its way, read back: all of it, or only what is new.
+
+`metrics.jsonl` holds a record a line: `step` (loss, learning rate …) and `validation` (loss, BLEU). A run that goes on
+from a checkpoint takes the lines behind it back, so that the file may become shorter. Nothing here knows a model.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from heedful.errors import CheckpointError
+from heedful.run_folder import METRICS
+
+Records: TypeAlias = dict[str, list[dict[str, Any]]]
+"""Those of each kind."""
+
+
+def run_metrics(run: Path) -> Records:
+    """All records of a run, by kind."""
+    return Tail(run / METRICS).more()
+
+
+@dataclass(slots=True)
+class Tail:
+    """A file that grows, read from where it was left."""
+
+    path: Path
+    position: int = field(default=0, init=False)  # bytes that were read
+    lines: int = field(default=0, init=False)
+    file_number: int = field(default=0, init=False)
+
+    def is_cut(self) -> bool:
+        """Was something taken back that had been read? Then all is to be read anew."""
+        try:
+            found = self.path.stat()
+        except OSError:
+            return False  # reading it says what is wrong
+        return self.position > 0 and (found.st_size < self.position or found.st_ino != self.file_number)
+
+    def more(self) -> Records:
+        """The records that were added; after a cut, all of them. A line that is being written waits until it is."""
+        if self.is_cut():
+            self.position = self.lines = 0
+        records: Records = {"step": [], "validation": []}
+        for line in self._new_lines():
+            self.lines += 1
+            record = _record(line, f"{self.path}:{self.lines}")
+            if record.get("kind") in records:
+                records[record["kind"]].append({name: _finite(value) for name, value in record.items()})
+        return records
+
+    def _new_lines(self) -> list[bytes]:
+        try:
+            with self.path.open("rb") as file:
+                self.file_number = os.fstat(file.fileno()).st_ino
+                file.seek(self.position)
+                whole, end, _ = file.read().rpartition(b"\n")
+        except OSError:
+            raise CheckpointError(f"{self.path}: cannot be read; name a run folder, which holds {METRICS}") from None
+        self.position += len(whole) + len(end)
+        return whole.split(b"\n") if end else []
+
+
+def _record(line: bytes, where: str) -> dict[str, Any]:
+    try:
+        record = json.loads(line)
+        return record if isinstance(record, dict) else {}
+    except ValueError:
+        raise CheckpointError(f"{where}: is no JSON; the file was damaged") from None
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no NaN."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
