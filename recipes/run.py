@@ -24,6 +24,8 @@ TESTS = {
     "built-in": ("test",),
 }
 
+VALIDATION = {"wmt14": "newstest2013"}  # elsewhere: valid
+
 
 def languages(recipe: str) -> tuple[str, str]:
     """multi30k-en-de → en, de; ko-en → ko, en; built-in-en-de → en, de."""
@@ -34,6 +36,11 @@ def languages(recipe: str) -> tuple[str, str]:
 def tests(recipe: str) -> tuple[str, ...]:
     """The names of the test sets."""
     return next(names for prefix, names in TESTS.items() if recipe.startswith(prefix))
+
+
+def validation(recipe: str) -> str:
+    """The name of the validation set."""
+    return next((name for prefix, name in VALIDATION.items() if recipe.startswith(prefix)), "valid")
 
 
 def find(folder: Path, name: str) -> str:
@@ -53,9 +60,9 @@ def heedful(*arguments: str) -> None:
 
 def run(recipe: str, data: Path, output: Path, seed: int, device: str) -> Path:
     """Train and score with one seed; the card."""
-    source, target = languages(recipe)
+    (source, target), valid = languages(recipe), validation(recipe)
     files = {"-s": f"train.{source}", "-t": f"train.{target}"}
-    files |= {"--valid-source": f"valid.{source}", "--valid-target": f"valid.{target}"}
+    files |= {"--valid-source": f"{valid}.{source}", "--valid-target": f"{valid}.{target}"}
     named = [part for flag, name in files.items() for part in (flag, find(data, name))]
     folder = output / f"{recipe}-{seed}"
     how = ("--set", f"train.seed={seed}", "--device", device)
