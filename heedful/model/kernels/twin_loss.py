@@ -18,7 +18,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from heedful.model.kernels.cross_entropy import BLOCK_COLUMNS, NUM_WARPS, chunk_rows_of, product, sum_dtype_of, wide
+from heedful.model.kernels.cross_entropy import NUM_WARPS, chunk_rows_of, product, sum_dtype_of, wide
+
+BLOCK_COLUMNS = 4096  # of two rows
 
 
 @triton.jit
