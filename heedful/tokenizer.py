@@ -16,6 +16,7 @@ import os
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from random import Random
@@ -70,6 +71,7 @@ class Tokenizer:
     def __init__(self, model: bytes) -> None:
         self.model = model
         self._processor = _open_model(model)
+        self._size = int(self._processor.get_piece_size())
 
     @classmethod
     def learn(cls, lines: Iterable[str], vocab_size: int, *, seed: int) -> Self:
@@ -120,7 +122,13 @@ class Tokenizer:
     @property
     def vocab_size(self) -> int:
         """V: the number of pieces, a multiple of 8."""
-        return int(self._processor.get_piece_size())
+        return self._size
+
+    @cached_property
+    def _texts(self) -> list[str | None]:
+        """What each piece stands for; None where that depends on its neighbours, or where it stands for nothing."""
+        pieces = map(self._processor.id_to_piece, range(self._size))
+        return [piece.replace(_SPACE, " ") if self.is_ordinary(index) else None for index, piece in enumerate(pieces)]
 
     @property
     def fingerprint(self) -> str:
@@ -148,7 +156,10 @@ class Tokenizer:
     def decode(self, ids: Iterable[int]) -> str:
         """The text of the ids, on one line; eos is left out."""
         kept = [index for index in self._checked(ids) if index != self.eos_id]
-        text: str = self._processor.decode(kept)
+        try:
+            text = "".join(map(self._texts.__getitem__, kept)).lstrip(" ")  # type: ignore[arg-type]
+        except TypeError:  # a piece that SentencePiece must read
+            text = self._processor.decode(kept)
         return text.replace("\n", " ").replace("\r", " ")
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
@@ -161,10 +172,10 @@ class Tokenizer:
         return not any(is_of_kind(index) for is_of_kind in kinds)
 
     def _checked(self, ids: Iterable[int]) -> list[int]:
-        checked = [int(index) for index in ids]
-        for index in checked:
-            if not 0 <= index < self.vocab_size:
-                raise DataError(f"token id {index} is outside the vocabulary (0 to {self.vocab_size - 1})")
+        checked = list(map(int, ids))
+        if checked and (min(checked) < 0 or max(checked) >= self._size):
+            index = next(index for index in checked if not 0 <= index < self._size)
+            raise DataError(f"token id {index} is outside the vocabulary (0 to {self._size - 1})")
         return checked
 
     def __reduce__(self) -> tuple[type[Self], tuple[bytes]]:

@@ -14,9 +14,11 @@ import unicodedata
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, repeat, zip_longest
+from itertools import chain, islice, repeat, zip_longest
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
+
+import numpy as np
 
 from heedful.config import Config
 from heedful.device import choose_device
@@ -24,8 +26,12 @@ from heedful.engines import Engine, Request, SearchOptions, length_limit
 from heedful.engines.auto_engine import ENGINES, open_engine
 from heedful.errors import ConfigError, DataError
 from heedful.search import Hypothesis
-from heedful.tokenizer import Tokenizer
+from heedful.tokenizer import BulkEncoder, Tokenizer
 
+Item = TypeVar("Item")
+
+FIRST_CHUNK, LAST_CHUNK = 16, 1024  # lines that are encoded together
+FEW_LINES = 16  # fewer are encoded one by one
 WITHOUT_SPACES = {"ja", "km", "lo", "my", "th", "yue", "zh"}  # languages that put no space between words
 
 
@@ -141,6 +147,7 @@ class Translator:
         decode = config.decode
         self.options = SearchOptions(decode.beam_size, decode.alpha, decode.max_extra)
         self.splitter = Splitter(tokenizer, config.data.max_length)
+        self._bulk = BulkEncoder(tokenizer)
 
     @classmethod
     def load(cls, *models: str | Path, device: str = "auto", engine: str = "auto") -> Self:
@@ -205,18 +212,38 @@ class Translator:
     ) -> Iterator[Request]:
         """The parts of all lines, for the engine; a line is put on the list of those that wait for their result."""
         pairs = zip_longest(lines, prefixes) if prefixes is not None else zip(lines, repeat(""))
-        for number, (text, prefix) in enumerate(pairs):
-            if text is None or prefix is None:
-                found = ("line", "prefixes") if text is None else ("prefix", "lines")
-                raise DataError(_uneven(number, *found))
-            source = text.rstrip("\r\n")
-            line = _Line(source, prefix, self.splitter.parts(one_line(source)))
+        for number, line in enumerate(self._lines(pairs)):
             pending.append(line)
-            prefix_ids = self.tokenizer.encode(one_line(prefix)) if prefix else []
+            prefix_ids = self.tokenizer.encode(one_line(line.prefix)) if line.prefix else []
             for place, part in enumerate(line.parts):
                 request = Request(part.ids, () if place else prefix_ids)
-                _check_prefix(request, options, number)
+                if request.prefix_ids:
+                    _check_prefix(request, options, number)
                 yield request
+
+    def _lines(self, pairs: Iterable[tuple[str | None, str | None]]) -> Iterator[_Line]:
+        """Lines, and prefixes beside them, encoded many at a time: each then takes a fraction of the time."""
+        read = 0
+        for chunk in _chunks(pairs):
+            whole = [(text, prefix) for text, prefix in chunk if text is not None and prefix is not None]
+            yield from self._encoded(whole)
+            read += len(whole)
+            if len(whole) < len(chunk):
+                found = ("line", "prefixes") if chunk[-1][0] is None else ("prefix", "lines")
+                raise DataError(_uneven(read, *found))
+
+    def _encoded(self, chunk: Sequence[tuple[str, str]]) -> Iterator[_Line]:
+        sources = [text.rstrip("\r\n") for text, _ in chunk]
+        texts = list(map(one_line, sources))
+        for source, text, ids, (_, prefix) in zip(sources, texts, self._ids(texts), chunk, strict=True):
+            yield _Line(source, prefix, self.splitter.parts(text, ids))
+
+    def _ids(self, texts: Sequence[str]) -> list[list[int]]:
+        if len(texts) < FEW_LINES:
+            return list(map(self.tokenizer.encode, texts))
+        ids_T, lengths_N = self._bulk.encode(texts)
+        ids, ends = ids_T.tolist(), np.cumsum(lengths_N).tolist()
+        return [ids[end - length : end] for end, length in zip(ends, lengths_N.tolist(), strict=True)]
 
     def _translation(self, line: _Line, found: Sequence[Sequence[Hypothesis]]) -> Translation:
         """The n-th translation of a line is made of the n-th of each part, or of the last that a part has."""
@@ -250,6 +277,14 @@ def _check_prefix(request: Request, options: SearchOptions, number: int) -> None
         raise DataError(f"line {number + 1}: {error}") from None
 
 
+def _chunks(items: Iterable[Item]) -> Iterator[list[Item]]:
+    """The items in lists: short ones at first, so that the first results come soon, then longer ones."""
+    stream, size = iter(items), FIRST_CHUNK
+    while chunk := list(islice(stream, size)):
+        yield chunk
+        size = min(2 * size, LAST_CHUNK)
+
+
 def _blank_lines(pending: deque[_Line]) -> Iterator[Translation]:
     """Those that head the list: nothing is to be waited for."""
     while pending and not pending[0].parts:
@@ -279,11 +314,12 @@ class Splitter:
     def __init__(self, tokenizer: Tokenizer, max_length: int) -> None:
         self.tokenizer, self.max_length = tokenizer, max_length
 
-    def parts(self, text: str) -> tuple[_Part, ...]:
-        """The text as the model gets it: in one part if it is not too long; in none if it is blank."""
-        ids = self.tokenizer.encode(text) if text.strip() else []
+    def parts(self, text: str, ids: list[int]) -> tuple[_Part, ...]:
+        """A text, whose ids these are, as the model gets it: in one part if it is not too long; in none if blank."""
+        if not ids or not text.strip():
+            return ()
         if len(ids) <= self.max_length:
-            return (_Part(ids, ""),) if ids else ()
+            return (_Part(ids, ""),)
         return tuple(chain.from_iterable(self._halves(sentence, " ") for sentence in sentences(text)))
 
     def _halves(self, text: str, glue: str) -> Iterator[_Part]:

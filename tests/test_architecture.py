@@ -93,6 +93,7 @@ ALLOWED: dict[str, set[str]] = {
         "config",
         "tokenizer",
         "packed",
+        "tiles",
         "model",
         "search",
         "sampling",

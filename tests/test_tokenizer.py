@@ -329,3 +329,10 @@ def test_a_missing_tokenizer_is_named(tmp_path: Path) -> None:
         Tokenizer.load(tmp_path / "tokenizer.model")
     with pytest.raises(CheckpointError, match="cannot be read: Is a directory"):
         Tokenizer.load(tmp_path)
+
+
+@given(st.lists(st.integers(1, TOKENIZER.vocab_size - 1) | st.sampled_from(TOKENIZER.encode("The a b")), max_size=12))
+def test_decoding_is_sentencepieces_whatever_the_ids(ids: list[int]) -> None:
+    processor = sentencepiece.SentencePieceProcessor(model_proto=TOKENIZER.model)
+    expected = processor.decode(ids).replace("\n", " ").replace("\r", " ")
+    assert TOKENIZER.decode(ids) == expected

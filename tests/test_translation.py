@@ -110,6 +110,13 @@ def test_every_line_comes_back_on_one_line_in_order_and_nothing_is_lost(echo: Tr
         assert bool(each.hypotheses) == (each.num_parts > 0) == bool(line.replace("\u2581", " ").strip())
 
 
+@given(lines=st.lists(LINES, max_size=4))
+@settings(max_examples=40, deadline=None)
+def test_many_lines_are_encoded_as_each_alone(echo: Translator, lines: list[str]) -> None:
+    alone = [echo.translate([line])[0].source_ids for line in lines]
+    assert [each.source_ids for each in echo.translate(lines * 16)] == alone * 16
+
+
 def test_a_blank_line_asks_no_model(tokenizer: Tokenizer) -> None:
     engine = Echo()
     found = Translator(engine, tokenizer, CONFIG).translate(["", "  \t", "cat", "\u2581", ""])

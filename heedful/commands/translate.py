@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -67,10 +68,13 @@ def translate(
         raise click.UsageError("--alternatives goes with --format jsonl")
     _refuse_what_would_not_count(search)
     translator = Translator.load(*models, device=device, engine=engine)
+    gc.freeze()  # what was loaded stays: nobody need look through it for garbage, again and again
     options = replace(search_options(translator.options, **search), token_scores=form == "jsonl")
     details = _details(translator, models[0], device, alternatives, options) if alignments or form == "jsonl" else None
     prefixes = input_lines(prefix) if prefix else None
-    num_split = _write(_translations(translator, file, options, prefixes), form, output, alignments, details)
+    num_split = write_translations(
+        _translations(translator, file, options, prefixes), form, output, alignments, details
+    )
     if num_split:
         say(f"{num_split:,} lines were longer than data.max_length of the model: translated in parts and joined")
 
@@ -96,12 +100,12 @@ def _details(translator: Translator, model: Path, device: str, alternatives: int
     return Details(translator, Aligner.load(model, device=device), alternatives, options)
 
 
-def _write(
+def write_translations(
     translations: Iterator[Translation],
     form: str,
     output: Path | None,
-    alignments: Path | None,
-    details: Details | None,
+    alignments: Path | None = None,
+    details: Details | None = None,
 ) -> int:
     """Write them as they come; returns how many lines were split."""
     from heedful.lines import output_file

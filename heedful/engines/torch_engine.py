@@ -5,6 +5,10 @@ that is done leaves its slot; when enough slots are free, the next sentences are
 others go on. At the end, when nobody is waiting, the slots that are left close ranks. So a step computes little but
 what is needed, and one long hypothesis holds up nobody. Several models of the same vocabulary go together: the mean of
 their probabilities decides.
+
+On CUDA beam search and greedy search with one model take another road, `stream.py`: the same in fixed shapes, with
+kernels and CUDA graphs, equal by test; in bfloat16 there, unless it is told otherwise. Sampling, ensembles and
+sentences of more than a thousand tokens are done as on a CPU.
 """
 
 from __future__ import annotations
@@ -12,8 +16,11 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from importlib.util import find_spec
 from itertools import islice
 from time import perf_counter
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -21,11 +28,14 @@ from torch import Tensor
 
 from heedful.engines import Request, SearchOptions, length_limit
 from heedful.errors import CheckpointError, ConfigError
-from heedful.model.state import Decoder, State
+from heedful.model.state import Decoder, State, max_positions
 from heedful.model.transformer import Memory, Transformer
 from heedful.packed import Packed, pack_source, pack_target, shift_right
 from heedful.sampling import SampleRule, greedy_rule
 from heedful.search import BeamRule, BeamStep, History, Hypothesis, Rule, new_beams
+
+if TYPE_CHECKING:
+    from heedful.engines.lanes import Lanes
 
 EOS_ID = 0
 FIRST_WINDOW, LAST_WINDOW = 16, 4096  # requests read ahead: few at first, so that the first results come soon ...
@@ -35,16 +45,19 @@ SCORED_LOGITS = 2**25  # at a time
 
 
 class TorchEngine:
-    """Translates with one model, or with several whose probabilities are averaged. Models are in eval mode."""
+    """Translates with one model, or with several whose probabilities are averaged. Models are in eval mode.
 
-    def __init__(self, *models: Transformer, batch_tokens: int = 8192) -> None:
+    `precision` says in what numbers to search on CUDA: auto is bf16 there. Given targets are scored as the models are.
+    """
+
+    def __init__(self, *models: Transformer, batch_tokens: int = 8192, precision: str = "auto") -> None:
         sizes = [model.vocab_size for model in models]
         if len(set(sizes)) > 1:
             raise ConfigError(
                 f"models of an ensemble share one vocabulary; these have {', '.join(map(str, sizes))} tokens"
             )
-        self.models, self.batch_tokens = models, batch_tokens
-        self.decoders = [Decoder(model) for model in models]
+        self.models, self.batch_tokens, self.precision = models, batch_tokens, precision
+        assert not any(model.training for model in models), "decoding is for a model in eval mode"
         self.check_steps = 1 if self.device.type == "cpu" else 8  # to ask who is done holds a GPU up
 
     @property
@@ -52,17 +65,64 @@ class TorchEngine:
         """Where it computes."""
         return self.models[0].device
 
+    @cached_property
+    def decoders(self) -> list[Decoder]:
+        """Of each model; they see the weights as they are when this is first asked for."""
+        return [Decoder(model) for model in self.models]
+
+    @cached_property
+    def lanes(self) -> Lanes | None:
+        """The fast road, where there is one."""
+        if self.device.type != "cuda" or len(self.models) > 1 or find_spec("triton") is None:
+            return None
+        from heedful.engines.lanes import Lanes  # needs Triton, which is not everywhere
+
+        (model,) = self.models
+        narrow = self.precision != "fp32"
+        return Lanes(model, torch.bfloat16 if narrow else model.embedding.weight_VD.dtype)
+
+    def _stream(
+        self, requests: Iterable[tuple[int, Request]], options: SearchOptions
+    ) -> Iterator[tuple[int, list[Hypothesis]]] | None:
+        """The fast road for these requests, if there is one for such options."""
+        if self.lanes is None or options.sampling is not None:
+            return None
+        from heedful.engines.lanes import MAX_WIDTH
+        from heedful.engines.stream import Stream
+
+        if options.beam_size > MAX_WIDTH:
+            return None
+        return Stream(
+            self.lanes,
+            requests,
+            BeamRule(options.beam_size, options.alpha, options.n_best),
+            limit=lambda request: self.max_length(request, options),
+            too_long=lambda waiting: self._in_runs(waiting, options),
+            with_tokens=options.token_scores,
+        ).found()
+
     def translate(self, requests: Iterable[Request], options: SearchOptions) -> Iterator[list[Hypothesis]]:
-        """The hypotheses of each request, in order; a window of them at a time."""
+        """The hypotheses of each request, in order."""
+        stream = self._stream(enumerate(requests), options)
+        return self._in_windows(requests, options) if stream is None else _in_order(stream)
+
+    def _in_windows(self, requests: Iterable[Request], options: SearchOptions) -> Iterator[list[Hypothesis]]:
+        """A window of them at a time."""
         numbered, size = enumerate(requests), FIRST_WINDOW
         while window := list(islice(numbered, size)):
             begin = perf_counter()
-            found = dict(self._translate_window(window, options))
+            found = dict(self._in_runs(window, options))
             size = min(2 * size, LAST_WINDOW) if perf_counter() - begin < WINDOW_SECONDS else size
             yield from (found[number] for number, _ in window)
 
-    def _translate_window(
-        self, window: list[tuple[int, Request]], options: SearchOptions
+    def translate_batch(
+        self, requests: Sequence[Request], options: SearchOptions
+    ) -> Iterator[tuple[int, list[Hypothesis]]]:
+        """The number of each request and its hypotheses, as they are found."""
+        return self._stream(enumerate(requests), options) or self._in_runs(list(enumerate(requests)), options)
+
+    def _in_runs(
+        self, window: Iterable[tuple[int, Request]], options: SearchOptions
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
         """The longest first, in runs of like length: a run holds sentences down to half the length of its first."""
         waiting = deque(sorted(window, key=lambda item: -len(item[1].source_ids)))
@@ -106,9 +166,24 @@ class TorchEngine:
         packed: Packed = pack_source(*_joined(sources)).to(self.device)
         return [model.encode(packed) for model in self.models], packed.longest
 
+    @cached_property
+    def _max_positions(self) -> int:
+        return min(map(max_positions, self.models))
+
     def max_length(self, request: Request, options: SearchOptions) -> int:
         """How many tokens the output may have; of several models, the one with the fewest positions decides."""
-        return length_limit(request, options, max_positions=min(d.max_positions for d in self.decoders))
+        return length_limit(request, options, max_positions=self._max_positions)
+
+
+def _in_order(found: Iterator[tuple[int, list[Hypothesis]]]) -> Iterator[list[Hypothesis]]:
+    """By their numbers, from 0; whoever comes early waits."""
+    early: dict[int, list[Hypothesis]] = {}
+    due = 0
+    for number, hypotheses in found:
+        early[number] = hypotheses
+        while due in early:
+            yield early.pop(due)
+            due += 1
 
 
 def _in_budget(

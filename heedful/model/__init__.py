@@ -9,7 +9,8 @@
 | `dropout.py` | §5.4 dropout, by torch's generator or by seeds on the device |
 | `transformer.py` | §3 the whole model, for training |
 | `state.py` | the same model one token at a time, for decoding |
-| `kernels/` | the same computations in Triton, for training on CUDA |
+| `static_decoder.py` | and once more in fixed shapes, for decoding on CUDA |
+| `kernels/` | the same computations in Triton, for CUDA |
 
 Every tensor's name ends in its shape. The legend, the same everywhere in this package:
 

@@ -33,19 +33,19 @@ NOBODY = -1  # in `ancestors_NWL`: nothing was written yet
 class State:
     """The caches of N slots of W hypotheses; made by `Decoder.start`, moved on by `Decoder.step`.
 
-    Unless it is static, room for longer sentences is made as they come, and a step looks only as far back as the
-    longest hypothesis reaches. A static state keeps its shapes and its memory, as a captured CUDA graph needs.
+    Room for longer sentences is made as they come, and a step looks only as far back as the longest hypothesis
+    reaches. (`static_decoder.py` has the fixed shapes that a captured CUDA graph needs.)
     """
 
-    def __init__(self, decoder: Decoder, num_slots: int, num_beams: int, *, sources: int, targets: int, static: bool):
-        self.decoder, self.num_beams, self.static = decoder, num_beams, static
+    def __init__(self, decoder: Decoder, num_slots: int, num_beams: int, *, sources: int) -> None:
+        self.decoder, self.num_beams = decoder, num_beams
         like, layers = decoder.model.embedding.weight_VD, decoder.layers
         self.keys_values_NHLWC = [
-            like.new_zeros(num_slots, layer.num_heads, targets, num_beams, layer.d_kv) for layer in layers
+            like.new_zeros(num_slots, layer.num_heads, 0, num_beams, layer.d_kv) for layer in layers
         ]
         self.memory_NHMC = [like.new_zeros(num_slots, layer.num_heads, sources, layer.d_kv) for layer in layers]
         self.memory_mask_N11M = like.new_zeros(num_slots, 1, 1, sources)  # added to the scores: 0 or −∞
-        self.ancestors_NWL = self._integers(torch.int16, num_slots, num_beams, targets).fill_(NOBODY)
+        self.ancestors_NWL = self._integers(torch.int16, num_slots, num_beams, 0)
         self.position_N = self._integers(torch.int64, num_slots)
         self.beam_W = torch.arange(num_beams, device=like.device, dtype=torch.int16)
         self._ages = [0] * num_slots  # the positions once more, known without asking the device
@@ -66,7 +66,7 @@ class State:
     @property
     def span(self) -> int:
         """How many target positions a step looks at, the one it writes included."""
-        return self.capacity if self.static else min(max(self._ages, default=0) + 1, self.decoder.max_positions)
+        return min(max(self._ages, default=0) + 1, self.decoder.max_positions)
 
     @torch.no_grad()
     def select(self, parents_NW: Tensor) -> None:
@@ -98,7 +98,6 @@ class State:
     @torch.no_grad()
     def keep(self, slots: Sequence[int]) -> None:
         """Go on with these slots only, renumbered in this order."""
-        assert not self.static, "a static state keeps its shapes"
         slots_N = torch.tensor(slots, device=self.position_N.device)
         self._ages = [self._ages[slot] for slot in slots]
         self.keys_values_NHLWC = [cache.index_select(0, slots_N) for cache in self.keys_values_NHLWC]
@@ -110,7 +109,6 @@ class State:
     def _reserve_sources(self, longest: int) -> None:
         more = longest - self.memory_mask_N11M.size(-1)
         if more > 0:
-            assert not self.static, f"no room for sources of {longest} tokens"
             self.memory_NHMC = [F.pad(memory, (0, 0, 0, more)) for memory in self.memory_NHMC]
             self.memory_mask_N11M = F.pad(self.memory_mask_N11M, (0, more), value=-math.inf)
 
@@ -209,20 +207,23 @@ def _keys_values(part: MultiHeadAttention) -> Tensor:
     return torch.cat(heads, dim=1).flatten(0, 1)
 
 
+def max_positions(model: Transformer) -> int:
+    """How far the model's positions reach."""
+    return model.config.max_positions if model.config.positions == "learned" else sys.maxsize
+
+
 class Decoder:
     """The decoder of a model, prepared for one token at a time. It sees the weights as they were when it was made."""
 
     def __init__(self, model: Transformer) -> None:
         assert not model.training, "decoding is for a model in eval mode; dropout is for training"
         self.model = model
-        self.max_positions = model.config.max_positions if model.config.positions == "learned" else sys.maxsize
+        self.max_positions = max_positions(model)
         self.layers = [CachedLayer(cast(DecoderLayer, layer)) for layer in model.decoder]
 
-    def empty(
-        self, num_slots: int, num_beams: int, *, sources: int = 0, targets: int = 0, static: bool = False
-    ) -> State:
-        """A state with no sentence in it; with room for so many source and target positions to begin with."""
-        return State(self, num_slots, num_beams, sources=sources, targets=targets, static=static)
+    def empty(self, num_slots: int, num_beams: int, *, sources: int = 0) -> State:
+        """A state with no sentence in it; with room for so many source positions to begin with."""
+        return State(self, num_slots, num_beams, sources=sources)
 
     def start(self, memory: Memory, *, num_sentences: int, longest: int, num_beams: int) -> State:
         """A state with a slot for each sentence of the memory, of at most `longest` source tokens each."""

@@ -15,25 +15,13 @@ from heedful.engines.torch_engine import TorchEngine
 from heedful.translation import Translation, Translator
 
 
-class ServingEngine(TorchEngine):
-    """The torch engine for requests that are a batch."""
-
-    def translate_batch(
-        self, requests: Sequence[Request], options: SearchOptions
-    ) -> Iterator[tuple[int, list[Hypothesis]]]:
-        """The number of each request and its hypotheses, as they are found."""
-        return self._translate_window(list(enumerate(requests)), options)
-
-
 class ServingTranslator(Translator):
     """A translator for texts that are a batch."""
 
     @classmethod
     def of(cls, translator: Translator) -> ServingTranslator:
-        """The same with our engine in place of the one for streams."""
-        engine = translator.engine
-        engine = ServingEngine(*engine.models) if isinstance(engine, TorchEngine) else engine
-        made = cls(engine, translator.tokenizer, translator.config)
+        """The same engine and settings."""
+        made = cls(translator.engine, translator.tokenizer, translator.config)
         made.options = translator.options
         return made
 
@@ -52,6 +40,6 @@ class ServingTranslator(Translator):
         yield from ((n, Translation(line.source, "", (), 0)) for n, line in enumerate(lines) if not line.parts)
 
     def _as_found(self, requests: Sequence[Request], options: SearchOptions) -> Iterator[tuple[int, list[Hypothesis]]]:
-        if isinstance(self.engine, ServingEngine):
+        if isinstance(self.engine, TorchEngine):
             return self.engine.translate_batch(requests, options)
         return enumerate(self.engine.translate(requests, options))

@@ -1,0 +1,389 @@
+"""The rule of the beam (`BeamRule` in `search.py`, its twin) on a GPU: kernels over memory of a fixed size.
+
+`enter` puts new sentences into slots. `best_tokens` reads the logits once and leaves of each row the best W tokens that
+are not the eos, and what else the rule asks for. `advance` does one step of the rule for each slot, in place, and
+writes down what it did at the slot's own position. `trace_back` follows the best hypotheses of the slots that are done
+from their end to their beginning. Nothing is asked of the host, so that a captured CUDA graph can hold them all. A slot
+that is done stays as it is.
+"""
+# mypy: disable-error-code="no-untyped-def,untyped-decorator"
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from heedful.search import FREE, BeamRule, length_penalty
+
+BLOCK_COLUMNS = 4096
+NOT_DONE, NO_HYPOTHESIS = -2, -1  # in the place of a length
+
+
+@dataclass(frozen=True, slots=True)
+class Slots:
+    """N slots of W hypotheses, of at most L tokens, eos included: what a search knows, as its kernels keep it."""
+
+    ids_R: Tensor  # the newest token of each hypothesis
+    live_NW: Tensor  # log-probabilities; −∞: there is none at this place
+    scores_NW: Tensor  # of the best finished ones, best first; −∞: there are fewer
+    totals_NW: Tensor  # their log-probabilities
+    endings_NW: Tensor  # place · L + position where they ended
+    position_N: Tensor
+    max_length_N: Tensor
+    prefix_NL: Tensor
+    done_N: Tensor
+    ancestors_2NWL: Tensor  # by which hypothesis of the slot each position was written; of even and of odd steps
+    past_tokens_NLW: Tensor
+    past_parents_NLW: Tensor
+    past_live_NLW: Tensor
+    penalty_L: Tensor
+
+    @property
+    def num_slots(self) -> int:
+        """N."""
+        return self.live_NW.size(0)
+
+    @property
+    def capacity(self) -> int:
+        """L."""
+        return self.prefix_NL.size(1)
+
+
+def empty_slots(num_slots: int, rule: BeamRule, capacity: int, like: Tensor) -> Slots:
+    """Slots in which nobody is, with numbers of the type and on the device of `like`."""
+    shape, past = (num_slots, rule.width), (num_slots, capacity, rule.width)
+
+    def integers(*shape: int, fill: int = 0, dtype: torch.dtype = torch.int32) -> Tensor:
+        return torch.full(shape, fill, dtype=dtype, device=like.device)
+
+    lengths_L = torch.arange(capacity + 2, dtype=torch.float64)
+    return Slots(
+        ids_R=integers(num_slots * rule.width),
+        live_NW=like.new_full(shape, -math.inf),
+        scores_NW=like.new_full(shape, -math.inf),
+        totals_NW=like.new_zeros(shape),
+        endings_NW=integers(*shape),
+        position_N=integers(num_slots),
+        max_length_N=integers(num_slots),
+        prefix_NL=integers(num_slots, capacity, fill=FREE),
+        done_N=integers(num_slots, fill=1),
+        ancestors_2NWL=integers(2, num_slots, rule.width, capacity, dtype=torch.int8),
+        past_tokens_NLW=integers(*past),
+        past_parents_NLW=integers(*past, dtype=torch.int8),
+        past_live_NLW=like.new_zeros(past),
+        penalty_L=length_penalty(lengths_L, rule.alpha).to(like),
+    )
+
+
+# -------------------------------------------------------------------------------------------------------------- enter
+
+
+@triton.jit
+def _enter(
+    which_ptr, limit_ptr, live_ptr, scores_ptr, position_ptr, max_length_ptr, done_ptr,
+    NUM_BEAMS: tl.constexpr, PLACES: tl.constexpr,
+):  # fmt: skip
+    """A sentence before its first step: one empty hypothesis."""
+    slot = tl.load(which_ptr + tl.program_id(0))
+    if slot < 0:
+        return
+    place = tl.arange(0, PLACES)
+    there = place < NUM_BEAMS
+    tl.store(live_ptr + slot * NUM_BEAMS + place, tl.where(place == 0, 0.0, float("-inf")), mask=there)
+    tl.store(scores_ptr + slot * NUM_BEAMS + place, tl.zeros([PLACES], tl.float32) - float("inf"), mask=there)
+    tl.store(position_ptr + slot, 0)
+    tl.store(max_length_ptr + slot, tl.load(limit_ptr + tl.program_id(0)))
+    tl.store(done_ptr + slot, 0)
+
+
+def enter(slots: Slots, which_A: Tensor, max_length_A: Tensor, rule: BeamRule) -> None:
+    """New sentences, with limits of their own, in these slots; −1 is no slot."""
+    _enter[(which_A.numel(),)](
+        which_A, max_length_A, slots.live_NW, slots.scores_NW, slots.position_N, slots.max_length_N, slots.done_N,
+        NUM_BEAMS=rule.width, PLACES=triton.next_power_of_2(rule.width), num_warps=1,
+    )  # fmt: skip
+
+
+# -------------------------------------------------------------------------------------------------------- best tokens
+
+
+@triton.jit
+def _forced(position, max_length_ptr, prefix_ptr, slot, capacity, EOS: tl.constexpr):
+    """The token that must come next in a slot, or FREE."""
+    prefix = tl.load(prefix_ptr + slot.to(tl.int64) * capacity + position)
+    return tl.where(position >= tl.load(max_length_ptr + slot), EOS, prefix)
+
+
+@triton.jit
+def _best_tokens(
+    logits_ptr, position_ptr, max_length_ptr, prefix_ptr, done_ptr, best_ptr, tokens_ptr, eos_ptr, forced_ptr,
+    num_columns, capacity,
+    EOS: tl.constexpr, NUM_BEAMS: tl.constexpr, PLACES: tl.constexpr, BLOCK: tl.constexpr, ACCUMULATE: tl.constexpr,
+):  # fmt: skip
+    """The W best tokens of a row but the eos, in any order; log-probabilities of them, of the eos, of a forced one."""
+    row = tl.program_id(0)
+    slot = row // NUM_BEAMS
+    if tl.load(done_ptr + slot) != 0:
+        return
+    row_ptr = logits_ptr + row.to(tl.int64) * num_columns
+    place, column = tl.arange(0, PLACES), tl.arange(0, BLOCK)
+    # Places that are none stay at +∞, where nothing takes their place.
+    best = tl.where(place < NUM_BEAMS, float("-inf"), float("inf")).to(ACCUMULATE)
+    tokens = tl.zeros([PLACES], dtype=tl.int32)
+    worst = tl.full([], float("-inf"), dtype=ACCUMULATE)
+    highest = tl.full([], float("-inf"), dtype=ACCUMULATE)
+    total = tl.zeros([], dtype=ACCUMULATE)
+    for begin in range(0, num_columns, BLOCK):
+        inside = begin + column < num_columns
+        score = tl.load(row_ptr + begin + column, mask=inside, other=float("-inf")).to(ACCUMULATE)
+        higher = tl.maximum(highest, tl.max(score, axis=0))
+        total = total * tl.exp(highest - higher) + tl.sum(tl.exp(score - higher), axis=0)
+        highest = higher
+        score = tl.where(begin + column == EOS, float("-inf"), score)
+        top = tl.max(score, axis=0)
+        while top > worst:
+            # Of equal tokens the first one; it takes the place of the worst.
+            token = tl.min(tl.where(score == top, begin + column, num_columns), axis=0)
+            given = tl.min(tl.where(best == worst, place, PLACES), axis=0)
+            best = tl.where(place == given, top, best)
+            tokens = tl.where(place == given, token, tokens)
+            score = tl.where(begin + column == token, float("-inf"), score)
+            worst = tl.min(best, axis=0)
+            top = tl.max(score, axis=0)
+    lse = highest + tl.log(total)
+    tl.store(best_ptr + row * NUM_BEAMS + place, best - lse, mask=place < NUM_BEAMS)
+    tl.store(tokens_ptr + row * NUM_BEAMS + place, tokens, mask=place < NUM_BEAMS)
+    tl.store(eos_ptr + row, tl.load(row_ptr + EOS).to(ACCUMULATE) - lse)
+    forced = _forced(tl.load(position_ptr + slot), max_length_ptr, prefix_ptr, slot, capacity, EOS)
+    tl.store(forced_ptr + row, tl.load(row_ptr + tl.maximum(forced, 0)).to(ACCUMULATE) - lse)
+
+
+@dataclass(frozen=True, slots=True)
+class Best:
+    """What a step of the rule asks of the logits; all are log-probabilities but the tokens."""
+
+    values_RW: Tensor
+    tokens_RW: Tensor
+    eos_R: Tensor
+    forced_R: Tensor
+
+
+def best_tokens(logits_RV: Tensor, slots: Slots, rule: BeamRule) -> Best:
+    """Of each row, the best W tokens that are not the eos, the eos, and the token that is forced, if one is."""
+    (rows, num_columns), width, like = logits_RV.shape, rule.width, slots.live_NW
+    best = Best(
+        like.new_empty(rows, width),
+        torch.empty(rows, width, dtype=torch.int32, device=like.device),
+        like.new_empty(rows),
+        like.new_empty(rows),
+    )
+    _best_tokens[(rows,)](
+        logits_RV, slots.position_N, slots.max_length_N, slots.prefix_NL, slots.done_N,
+        best.values_RW, best.tokens_RW, best.eos_R, best.forced_R, num_columns, slots.capacity,
+        EOS=rule.eos_id, NUM_BEAMS=width, PLACES=triton.next_power_of_2(width),
+        BLOCK=min(BLOCK_COLUMNS, triton.next_power_of_2(num_columns)), ACCUMULATE=_wide(like), num_warps=8,
+    )  # fmt: skip
+    return best
+
+
+def _wide(like: Tensor) -> Any:
+    return tl.float64 if like.dtype == torch.float64 else tl.float32
+
+
+# ------------------------------------------------------------------------------------------------------------ advance
+
+
+@triton.jit
+def _beaten_by(score, key, other_score, other_key):
+    """How many of the others stand before each: those of a higher score, of equal ones those of a lower key."""
+    higher = other_score[None, :] > score[:, None]
+    equal = (other_score[None, :] == score[:, None]) & (other_key[None, :] < key[:, None])
+    return tl.sum((higher | equal).to(tl.int32), axis=1)
+
+
+@triton.jit
+def _greater(value, other):
+    """How many of the others are greater than each."""
+    return tl.sum((other[None, :] > value[:, None]).to(tl.int32), axis=1)
+
+
+@triton.jit
+def _advance(
+    best_ptr, best_tokens_ptr, eos_ptr, forced_ptr,
+    ids_ptr, live_ptr, scores_ptr, totals_ptr, endings_ptr, position_ptr, max_length_ptr, prefix_ptr, done_ptr,
+    ancestors_ptr, past_tokens_ptr, past_parents_ptr, past_live_ptr, penalty_ptr,
+    num_slots, capacity, vocab_size,
+    EOS: tl.constexpr, NUM_BEAMS: tl.constexpr, N_BEST: tl.constexpr, PLACES: tl.constexpr, BLOCK_L: tl.constexpr,
+):  # fmt: skip
+    """One step of the rule for a slot."""
+    slot = tl.program_id(0)
+    if tl.load(done_ptr + slot) != 0:
+        return
+    place = tl.arange(0, PLACES)
+    there = place < NUM_BEAMS
+    mine = slot * NUM_BEAMS + place  # where the numbers of this slot's hypotheses lie
+    position, max_length = tl.load(position_ptr + slot), tl.load(max_length_ptr + slot)
+    forced = _forced(position, max_length_ptr, prefix_ptr, slot, capacity, EOS)
+    live = tl.load(live_ptr + mine, mask=there, other=float("-inf"))
+
+    # The best W continuations of W hypotheses that have W each; of equal ones the first in place, then in token.
+    both = there[:, None] & there[None, :]
+    entry = mine[:, None] * NUM_BEAMS + place[None, :]
+    candidate = tl.load(best_ptr + entry, mask=both, other=float("-inf")) + live[:, None]
+    order = place[:, None] * vocab_size + tl.load(best_tokens_ptr + entry, mask=both, other=0)
+    order = tl.where(both, order, NUM_BEAMS * vocab_size)
+    value = tl.full([PLACES], float("-inf"), dtype=live.dtype)
+    chosen = tl.zeros([PLACES], dtype=tl.int32)
+    for nth in tl.static_range(NUM_BEAMS):
+        top = tl.max(tl.max(candidate, axis=1), axis=0)
+        first = tl.min(tl.min(tl.where(candidate == top, order, NUM_BEAMS * vocab_size - 1), axis=1), axis=0)
+        value = tl.where(place == nth, top, value)
+        chosen = tl.where(place == nth, tl.minimum(first, NUM_BEAMS * vocab_size - 1), chosen)
+        candidate = tl.where(order == first, float("-inf"), candidate)
+    parent, token = chosen // vocab_size, chosen % vocab_size
+    if forced >= 0:  # every hypothesis goes on with the forced token, at its own place
+        forced_value = tl.load(forced_ptr + mine, mask=there, other=float("-inf")) + live
+        value = tl.where(there & (forced != EOS), forced_value, float("-inf"))
+        parent, token = tl.where(there, place, 0), tl.zeros([PLACES], dtype=tl.int32) + forced
+
+    # Those that end among the best W of both kinds are finished.
+    eos = tl.load(eos_ptr + mine, mask=there, other=float("-inf")) + live
+    eos = tl.where((eos > float("-inf")) & ((forced < 0) | (forced == EOS)), eos, float("-inf"))  # NaN: none
+    eos = tl.where(_greater(eos, value) + _greater(eos, eos) < NUM_BEAMS, eos, float("-inf"))
+    score = eos / tl.load(penalty_ptr + position + 1)
+    key = place * capacity + position
+    old_score = tl.load(scores_ptr + mine, mask=there, other=float("-inf"))
+    old_total = tl.load(totals_ptr + mine, mask=there, other=0.0)
+    old_key = tl.load(endings_ptr + mine, mask=there, other=0)
+    rank = _beaten_by(score, key, score, key) + _beaten_by(score, key, old_score, old_key)
+    old_rank = _beaten_by(old_score, old_key, old_score, old_key) + _beaten_by(old_score, old_key, score, key)
+    here = (rank[:, None] == place[None, :]) & (score > float("-inf"))[:, None]
+    old_here = (old_rank[:, None] == place[None, :]) & (old_score > float("-inf"))[:, None]
+    new_score = tl.maximum(
+        tl.max(tl.where(here, score[:, None], float("-inf")), axis=0),
+        tl.max(tl.where(old_here, old_score[:, None], float("-inf")), axis=0),
+    )
+    new_total = tl.sum(tl.where(here, eos[:, None], 0.0), axis=0)
+    new_total += tl.sum(tl.where(old_here, old_total[:, None], 0.0), axis=0)
+    new_key = tl.sum(tl.where(here, key[:, None], 0), axis=0) + tl.sum(tl.where(old_here, old_key[:, None], 0), axis=0)
+
+    # Done: W have finished, or no live one can come among the best n any more, or there is no room.
+    bound = tl.max(value, axis=0) / tl.load(penalty_ptr + max_length + 1)
+    last = tl.max(tl.where(place == NUM_BEAMS - 1, new_score, float("-inf")), axis=0)
+    wanted = tl.max(tl.where(place == N_BEST - 1, new_score, float("-inf")), axis=0)
+    done = (position >= max_length) | (last > float("-inf")) | (bound <= wanted)
+    value = tl.where(done, float("-inf"), value)
+
+    past = (slot.to(tl.int64) * capacity + position) * NUM_BEAMS + place
+    tl.store(past_tokens_ptr + past, token, mask=there)
+    tl.store(past_parents_ptr + past, parent.to(tl.int8), mask=there)
+    tl.store(past_live_ptr + past, value, mask=there)
+    tl.store(ids_ptr + mine, token, mask=there)
+    tl.store(live_ptr + mine, value, mask=there)
+    tl.store(scores_ptr + mine, new_score, mask=there)
+    tl.store(totals_ptr + mine, new_total, mask=there)
+    tl.store(endings_ptr + mine, new_key, mask=there)
+    tl.store(position_ptr + slot, position + 1)
+    tl.store(done_ptr + slot, done.to(tl.int32))
+
+    # Hypothesis w goes on from its parent, so its ancestors are its parent's, and its parent.
+    now, then = position % 2, (position + 1) % 2
+    read_ptr = ancestors_ptr + (now * num_slots + slot).to(tl.int64) * NUM_BEAMS * capacity
+    write_ptr = ancestors_ptr + (then * num_slots + slot).to(tl.int64) * NUM_BEAMS * capacity
+    for begin in range(0, position, BLOCK_L):
+        earlier = begin + tl.arange(0, BLOCK_L)
+        inside = there[:, None] & (earlier < position)[None, :]
+        whose = tl.load(read_ptr + parent[:, None] * capacity + earlier[None, :], mask=inside, other=0)
+        tl.store(write_ptr + place[:, None] * capacity + earlier[None, :], whose, mask=inside)
+    tl.store(write_ptr + place * capacity + position, parent.to(tl.int8), mask=there)
+
+
+def advance(best: Best, slots: Slots, rule: BeamRule, vocab_size: int) -> None:
+    """One step for every slot that is not done."""
+    _advance[(slots.num_slots,)](
+        best.values_RW, best.tokens_RW, best.eos_R, best.forced_R,
+        slots.ids_R, slots.live_NW, slots.scores_NW, slots.totals_NW, slots.endings_NW, slots.position_N,
+        slots.max_length_N, slots.prefix_NL, slots.done_N, slots.ancestors_2NWL, slots.past_tokens_NLW,
+        slots.past_parents_NLW, slots.past_live_NLW, slots.penalty_L,
+        slots.num_slots, slots.capacity, vocab_size,
+        EOS=rule.eos_id, NUM_BEAMS=rule.width, N_BEST=rule.n_best, PLACES=triton.next_power_of_2(rule.width),
+        BLOCK_L=64, num_warps=1,
+    )  # fmt: skip
+
+
+# --------------------------------------------------------------------------------------------------------- trace back
+
+
+@triton.jit
+def _trace_back(
+    scores_ptr, totals_ptr, endings_ptr, done_ptr, past_tokens_ptr, past_parents_ptr, past_live_ptr,
+    found_ids_ptr, found_scores_ptr, capacity,
+    NUM_BEAMS: tl.constexpr, N_BEST: tl.constexpr, WITH_TOKENS: tl.constexpr,
+    NOT_YET: tl.constexpr, NOTHING: tl.constexpr,
+):  # fmt: skip
+    """Hypothesis `rank` of a slot, if that is done: its length and ids; its score, log-probability and its tokens'."""
+    slot, rank = tl.program_id(0), tl.program_id(1)
+    into = slot.to(tl.int64) * N_BEST + rank
+    ids_ptr = found_ids_ptr + into * (capacity + 1)
+    kept_ptr = found_scores_ptr + into * (capacity + 2 if WITH_TOKENS else 2)
+    score = tl.load(scores_ptr + slot * NUM_BEAMS + rank)
+    if tl.load(done_ptr + slot) == 0:
+        tl.store(ids_ptr, NOT_YET)
+    elif score == float("-inf"):
+        tl.store(ids_ptr, NOTHING)
+    else:
+        ending = tl.load(endings_ptr + slot * NUM_BEAMS + rank)
+        place, length = ending // capacity, ending % capacity
+        total = tl.load(totals_ptr + slot * NUM_BEAMS + rank)
+        tl.store(ids_ptr, length)
+        tl.store(kept_ptr, score)
+        tl.store(kept_ptr + 1, total)
+        for back in range(length):
+            step = length - 1 - back
+            past = (slot.to(tl.int64) * capacity + step) * NUM_BEAMS + place
+            tl.store(ids_ptr + 1 + step, tl.load(past_tokens_ptr + past))
+            before = tl.load(past_live_ptr + past)
+            if WITH_TOKENS:
+                tl.store(kept_ptr + 3 + step, total - before)
+            total = before
+            place = tl.load(past_parents_ptr + past).to(tl.int32)
+        if WITH_TOKENS:
+            tl.store(kept_ptr + 2, total)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The hypotheses of all slots: B = n-best; `ids` begin with a length, or `NOT_DONE`, or `NO_HYPOTHESIS`.
+
+    `scores` hold score, log-probability and, if they are wanted, the log-probabilities of the ids and of the eos.
+    """
+
+    ids_NBL: Tensor
+    scores_NBL: Tensor
+
+
+def empty_found(slots: Slots, rule: BeamRule, *, with_tokens: bool, **memory: Any) -> Found:
+    """Room for them; `memory` says where."""
+    shape = slots.num_slots, rule.n_best
+    width = slots.capacity + 2 if with_tokens else 2
+    return Found(
+        torch.full((*shape, slots.capacity + 1), NOT_DONE, dtype=torch.int32, **memory),
+        torch.zeros(*shape, width, dtype=slots.live_NW.dtype, **memory),
+    )
+
+
+def trace_back(slots: Slots, found: Found, rule: BeamRule) -> None:
+    """Write the n best hypotheses of the slots that are done."""
+    _trace_back[(slots.num_slots, rule.n_best)](
+        slots.scores_NW, slots.totals_NW, slots.endings_NW, slots.done_N,
+        slots.past_tokens_NLW, slots.past_parents_NLW, slots.past_live_NLW,
+        found.ids_NBL, found.scores_NBL, slots.capacity,
+        NUM_BEAMS=rule.width, N_BEST=rule.n_best, WITH_TOKENS=found.scores_NBL.size(-1) > 2,
+        NOT_YET=NOT_DONE, NOTHING=NO_HYPOTHESIS, num_warps=1,
+    )  # fmt: skip

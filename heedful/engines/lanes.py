@@ -1,0 +1,305 @@
+"""Lanes: N slots through which sentences go on CUDA, each step of all of them one replay of a CUDA graph.
+
+A lane has a rule, a number of slots and room for so many positions; all of its memory is taken when it is made. What
+enters is written in one replay of another graph (encoder, keys and values of the memory, the slot's beginning). Who is
+done the host learns a round of steps later, from pinned memory, so that the GPU never waits for it. `Lanes` keeps the
+lanes of a model, so that a graph is captured once. On a CPU it does the same without graphs, through Triton's
+interpreter, for tests. It knows no requests' order and no text.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from heedful.engines.beam_kernels import (
+    NO_HYPOTHESIS,
+    NOT_DONE,
+    Found,
+    advance,
+    best_tokens,
+    empty_found,
+    empty_slots,
+    enter,
+    trace_back,
+)
+from heedful.errors import CheckpointError
+from heedful.model.kernels.cached_step import place_rows
+from heedful.model.static_decoder import StaticDecoder
+from heedful.model.transformer import Transformer
+from heedful.packed import Packed, positions_of
+from heedful.search import FREE, BeamRule, Hypothesis
+from heedful.tiles import ALIGNMENT, StaticShape, fill_tiles, num_numbers, view_tiles
+
+CAPACITIES = (256, 512, 1024)  # positions that a lane may have room for
+MAX_WIDTH = 16  # hypotheses a slot
+MAX_SLOTS, MAX_ROWS = 1024, 2048  # more do not make a step more efficient; R = slots × width
+ROUND_STEPS = 4  # steps between two looks at who is done
+ENCODER_ROWS = (256, 1024, 4096, 16384)  # source tokens that enter at once
+SHARE_OF_MEMORY = 0.15  # that the lanes of a model may take of a GPU's
+WARM_UP_RUNS = 2  # kernels are compiled and libraries made ready before a graph is captured
+
+
+@dataclass(frozen=True, slots=True)
+class Newcomer:
+    """A sentence on its way into a slot; the ids hold no eos."""
+
+    slot: int
+    source_ids: Sequence[int]
+    max_length: int
+    prefix_ids: Sequence[int] = ()
+
+
+class Round:
+    """A few steps that were launched, and what they found once they are done."""
+
+    def __init__(self, number: int, found: Found, event: Any) -> None:
+        self.number, self._found, self._event = number, found, event
+
+    def done(self) -> npt.NDArray[np.bool_]:
+        """Which slots are done; waits until the steps are."""
+        if self._event is not None:
+            self._event.synchronize()
+        done_N: npt.NDArray[np.bool_] = self._found.ids_NBL[:, 0, 0].numpy() != NOT_DONE
+        return done_N
+
+    def hypotheses(self, slots: npt.NDArray[np.int64]) -> list[list[Hypothesis]]:
+        """The hypotheses of slots that are done, best first."""
+        ids_NBL, scores_NBL = self._found.ids_NBL.numpy()[slots], self._found.scores_NBL.numpy()[slots]
+        lengths_NB = ids_NBL[:, :, 0]
+        if (lengths_NB[:, 0] == NO_HYPOTHESIS).any():
+            raise CheckpointError("the model computes no numbers (NaN): its training diverged, or it is damaged")
+        ids = _cut(ids_NBL[:, :, 1:], lengths_NB)
+        with_tokens = scores_NBL.shape[-1] > 2
+        tokens = _cut(scores_NBL[:, :, 2:], lengths_NB + 1) if with_tokens else [()] * len(ids)
+        made = map(Hypothesis, ids, *(scores_NBL[:, :, i][lengths_NB >= 0].tolist() for i in (1, 0)), tokens)
+        return [[next(made) for _ in range(count)] for count in (lengths_NB >= 0).sum(axis=1).tolist()]
+
+
+def _cut(rows_NBL: npt.NDArray[Any], lengths_NB: npt.NDArray[np.int32]) -> list[tuple[Any, ...]]:
+    """The first so many numbers of each row that has any."""
+    values = rows_NBL[np.arange(rows_NBL.shape[-1]) < lengths_NB[:, :, None]].tolist()
+    ends = np.cumsum(lengths_NB.clip(0)).tolist()
+    lengths = lengths_NB.ravel().tolist()
+    return [tuple(values[end - length : end]) for end, length in zip(ends, lengths, strict=True) if length >= 0]
+
+
+class Lane:
+    """The slots, their memory and the graphs that move them on."""
+
+    def __init__(
+        self,
+        decoder: StaticDecoder,
+        rule: BeamRule,
+        num_slots: int,
+        capacity: int,
+        *,
+        with_tokens: bool,
+        pool: Any = None,
+    ) -> None:
+        self.key, self.pool = (rule, num_slots, capacity, with_tokens), pool
+        self.decoder, self.rule, self.num_slots, self.capacity = decoder, rule, num_slots, capacity
+        weight = decoder.model.embedding.weight_VD
+        self.is_cuda = weight.is_cuda
+        like = weight.new_empty(0, dtype=torch.promote_types(weight.dtype, torch.float32))
+        self.caches = decoder.caches(num_slots, rule.width, capacity=capacity)
+        self.slots = empty_slots(num_slots, rule, capacity, like)
+        self.found = empty_found(self.slots, rule, with_tokens=with_tokens, device=weight.device)
+        self._told = [empty_found(self.slots, rule, with_tokens=with_tokens, pin_memory=self.is_cuda) for _ in range(2)]
+        self._shape_of_rows = {
+            rows: StaticShape(rows, min(num_slots, rows), min(capacity, decoder.max_positions))
+            for rows in ENCODER_ROWS
+            if rows >= capacity
+        }
+        self._graphs: dict[str, torch.cuda.CUDAGraph] = {}
+        self._entrances: dict[int, Tensor] = {}
+        self._prefixed: set[int] = set()
+        self.rounds = 0
+        self._run("step", self._step)  # while nobody is there to be moved
+
+    # ------------------------------------------------------------------------------------------------------ entering
+
+    def admit(self, newcomers: Sequence[Newcomer]) -> None:
+        """New sentences in slots that are done or empty."""
+        self._put_prefixes(newcomers)
+        most = max(self._shape_of_rows)
+        begin, rows = 0, 0
+        for number, newcomer in enumerate(newcomers):
+            length = len(newcomer.source_ids) + 1
+            if rows + length > most:
+                self._admit(newcomers[begin:number], rows)
+                begin, rows = number, 0
+            rows += length
+        if newcomers:
+            self._admit(newcomers[begin:], rows)
+
+    def _admit(self, newcomers: Sequence[Newcomer], rows: int) -> None:
+        shape = next(shape for most, shape in self._shape_of_rows.items() if rows <= most)
+        numbers = torch.from_numpy(self._numbers(newcomers, shape))
+        if shape.rows not in self._entrances:
+            self._entrances[shape.rows] = torch.empty_like(numbers, device=self.slots.done_N.device)
+        entrance = self._entrances[shape.rows]
+        entrance.copy_(numbers.pin_memory() if self.is_cuda else numbers, non_blocking=True)
+        # To do this more than once, as before a capture, changes nothing.
+        self._run(f"enter {shape.rows}", lambda: self._enter(entrance, shape))
+
+    def _numbers(self, newcomers: Sequence[Newcomer], shape: StaticShape) -> npt.NDArray[np.int32]:
+        """All that enters, in one array: tokens, positions and places of rows; slots, lengths and limits; tiles."""
+        lengths = np.fromiter((len(each.source_ids) + 1 for each in newcomers), np.int64, len(newcomers))
+        slots = np.fromiter((each.slot for each in newcomers), np.int64, len(newcomers))
+        limits = np.fromiter((each.max_length for each in newcomers), np.int64, len(newcomers))
+        eos = (self.rule.eos_id,)
+        ids = np.fromiter(chain.from_iterable(chain(each.source_ids, eos) for each in newcomers), np.int32)
+        positions = positions_of(lengths)
+        parts = (
+            (ids, 0, shape.rows),
+            (positions, 0, shape.rows),
+            (np.repeat(slots * self.capacity, lengths) + positions, -1, shape.rows),
+            (slots, -1, _aligned(shape.sentences)),
+            (lengths, 0, _aligned(shape.sentences)),
+            (limits, 0, _aligned(shape.sentences)),
+        )
+        numbers = np.empty(_num_entering(shape), dtype=np.int32)
+        begin = 0
+        for values, padding, size in parts:
+            numbers[begin : begin + len(values)] = values
+            numbers[begin + len(values) : begin + size] = padding
+            begin += size
+        fill_tiles(numbers[begin:], lengths, lengths, causal=False, shape=shape)
+        return numbers
+
+    def _enter(self, entrance: Tensor, shape: StaticShape) -> None:
+        rows, sentences = shape.rows, _aligned(shape.sentences)
+        ids_T, positions_T, row_T, slot_A, length_A, limit_A, tiles_I = entrance.split(
+            [rows] * 3 + [sentences] * 3 + [num_numbers(shape)]
+        )
+        source = Packed(ids_T, positions_T, shape.longest, view_tiles(tiles_I, causal=False, shape=shape))
+        self.decoder.encode(source, row_T, self.caches)
+        place_rows(length_A[:, None], slot_A, self.caches.length_N[:, None])
+        enter(self.slots, slot_A, limit_A, self.rule)
+
+    def _put_prefixes(self, newcomers: Sequence[Newcomer]) -> None:
+        concerned = [each for each in newcomers if each.prefix_ids or each.slot in self._prefixed]
+        if not concerned:
+            return
+        rows = np.full((len(concerned), self.capacity), FREE, dtype=np.int32)
+        for row, each in zip(rows, concerned, strict=True):
+            row[: len(each.prefix_ids)] = each.prefix_ids
+        slots = torch.tensor([each.slot for each in concerned], device=self.slots.prefix_NL.device)
+        self.slots.prefix_NL[slots] = torch.from_numpy(rows).to(slots.device)
+        self._prefixed -= {each.slot for each in concerned}
+        self._prefixed |= {each.slot for each in concerned if each.prefix_ids}
+
+    # ------------------------------------------------------------------------------------------------------- stepping
+
+    def launch(self, steps: int) -> Round:
+        """So many steps of all slots, and then a look at who is done. The host does not wait."""
+        for _ in range(steps):
+            self._run("step", self._step)
+        self._run("look", lambda: trace_back(self.slots, self.found, self.rule))
+        told, event = self._told[self.rounds % 2], None
+        told.ids_NBL.copy_(self.found.ids_NBL, non_blocking=True)
+        told.scores_NBL.copy_(self.found.scores_NBL, non_blocking=True)
+        if self.is_cuda:
+            event = torch.cuda.Event()
+            event.record()
+        self.rounds += 1
+        return Round(self.rounds - 1, told, event)
+
+    def _step(self) -> None:
+        slots = self.slots
+        logits_RV = self.decoder.step(slots.ids_R, self.caches, slots.ancestors_2NWL, slots.position_N, slots.done_N)
+        advance(best_tokens(logits_RV, slots, self.rule), slots, self.rule, logits_RV.size(1))
+
+    def clear(self) -> None:
+        """Nobody is in any slot."""
+        self.slots.done_N.fill_(1)
+
+    @torch.no_grad()
+    def _run(self, name: str, work: Callable[[], None]) -> None:
+        """The work itself; on CUDA a replay of it, or what is done before it is captured, which is the work too."""
+        if not self.is_cuda:
+            work()
+        elif name in self._graphs:
+            self._graphs[name].replay()
+        else:
+            self._graphs[name] = _captured(work, self.pool)
+
+
+def _captured(work: Callable[[], None], pool: Any) -> torch.cuda.CUDAGraph:
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(WARM_UP_RUNS):
+            work()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    # Other threads may ask for pinned memory meanwhile, which must not end the capture.
+    with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
+        work()
+    return graph
+
+
+class Lanes:
+    """The lanes of one model, made when they are first asked for, and kept while there is room."""
+
+    def __init__(self, model: Transformer, dtype: torch.dtype) -> None:
+        self.decoder = StaticDecoder(model, dtype)
+        self.pool = torch.cuda.graph_pool_handle() if model.device.type == "cuda" else None
+        self.budget = _budget(model.device)
+        self._idle: dict[tuple[BeamRule, int, int, bool], Lane] = {}
+
+    def most_slots(self, rule: BeamRule, capacity: int) -> int:
+        """How many slots a lane may have: a power of two, as many as rows and memory allow."""
+        by_memory = self.budget / self._bytes(rule, 1, capacity)
+        fitting = int(min(MAX_SLOTS, MAX_ROWS // rule.width, by_memory))
+        return 1 << max(0, fitting.bit_length() - 1)
+
+    def take(self, rule: BeamRule, num_slots: int, capacity: int, *, with_tokens: bool) -> Lane:
+        """A lane that is nobody else's until it is given back."""
+        key = (rule, num_slots, capacity, with_tokens)
+        if lane := self._idle.pop(key, None):
+            return lane
+        self._make_room(self._bytes(rule, num_slots, capacity))
+        return Lane(self.decoder, rule, num_slots, capacity, with_tokens=with_tokens, pool=self.pool)
+
+    def give_back(self, lane: Lane) -> None:
+        """For whoever asks next; the one that was given back last goes last."""
+        lane.clear()
+        self._idle[lane.key] = lane
+
+    def _make_room(self, needed: int) -> None:
+        taken = sum(self._bytes(*key[:3]) for key in self._idle)
+        for key in list(self._idle):
+            if taken + needed <= self.budget:
+                return
+            taken -= self._bytes(*key[:3])
+            del self._idle[key]
+
+    def _bytes(self, rule: BeamRule, num_slots: int, capacity: int) -> int:
+        return num_slots * self.decoder.slot_bytes(rule.width, capacity)
+
+
+def _budget(device: torch.device) -> float:
+    """What lanes may take: a share of the GPU's memory, and no more than half of what is free."""
+    if device.type != "cuda":
+        return math.inf
+    free, total = torch.cuda.mem_get_info(device)
+    unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return min(SHARE_OF_MEMORY * total, (free + unused) / 2)
+
+
+def _num_entering(shape: StaticShape) -> int:
+    return 3 * shape.rows + 3 * _aligned(shape.sentences) + num_numbers(shape)
+
+
+def _aligned(size: int) -> int:
+    return -(-size // ALIGNMENT) * ALIGNMENT
