@@ -16,7 +16,7 @@ import os
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
 from random import Random
@@ -126,9 +126,11 @@ class Tokenizer:
 
     @cached_property
     def _texts(self) -> list[str | None]:
-        """What each piece stands for; None where that depends on its neighbours, or where it stands for nothing."""
+        """What each piece stands for, the eos for nothing; None where that depends on its neighbours."""
         pieces = map(self._processor.id_to_piece, range(self._size))
-        return [piece.replace(_SPACE, " ") if self.is_ordinary(index) else None for index, piece in enumerate(pieces)]
+        texts = [_on_one_line(piece.replace(SPACE, " ")) for piece in pieces]
+        special = {self.eos_id: ""}
+        return [text if self.is_ordinary(index) else special.get(index) for index, text in enumerate(texts)]
 
     @property
     def fingerprint(self) -> str:
@@ -144,10 +146,10 @@ class Tokenizer:
             return self.encode_batch([text])[0]  # which names what is wrong
         return ids
 
-    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+    def encode_batch(self, texts: Sequence[str], *, threads: int = 1) -> list[list[int]]:
         """The ids of each text, without eos."""
         try:
-            ids: list[list[int]] = self._processor.encode(list(map(normalise, texts)), num_threads=1)
+            ids: list[list[int]] = self._processor.encode(list(map(normalise, texts)), num_threads=threads)
         except (TypeError, UnicodeEncodeError) as error:
             lone = next(character for character in "".join(texts) if "\ud800" <= character <= "\udfff")
             raise DataError(f"the text holds a lone surrogate (U+{ord(lone):04X}), which is no character") from error
@@ -155,12 +157,13 @@ class Tokenizer:
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of the ids, on one line; eos is left out."""
-        kept = [index for index in self._checked(ids) if index != self.eos_id]
+        given = ids if isinstance(ids, tuple | list) else list(ids)
         try:
-            text = "".join(map(self._texts.__getitem__, kept)).lstrip(" ")  # type: ignore[arg-type]
-        except TypeError:  # a piece that SentencePiece must read
-            text = self._processor.decode(kept)
-        return text.replace("\n", " ").replace("\r", " ")
+            if min(given, default=0) >= 0:
+                return "".join(map(self._texts.__getitem__, given)).lstrip(" ")  # type: ignore[arg-type]
+        except (IndexError, TypeError):  # an id that is none, or a piece that SentencePiece must read
+            pass
+        return _on_one_line(self._processor.decode([index for index in self._checked(given) if index != self.eos_id]))
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """The pieces as people read them: ▁ for the space before a word, <0x0A> for a byte, </s> for eos."""
@@ -172,10 +175,10 @@ class Tokenizer:
         return not any(is_of_kind(index) for is_of_kind in kinds)
 
     def _checked(self, ids: Iterable[int]) -> list[int]:
-        checked = list(map(int, ids))
-        if checked and (min(checked) < 0 or max(checked) >= self._size):
-            index = next(index for index in checked if not 0 <= index < self._size)
-            raise DataError(f"token id {index} is outside the vocabulary (0 to {self._size - 1})")
+        checked = [int(index) for index in ids]
+        for index in checked:
+            if not 0 <= index < self._size:
+                raise DataError(f"token id {index} is outside the vocabulary (0 to {self._size - 1})")
         return checked
 
     def __reduce__(self) -> tuple[type[Self], tuple[bytes]]:
@@ -195,8 +198,8 @@ class BulkEncoder:
     time that SentencePiece takes to encode them anew. The words are forgotten when they become too many.
     """
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        self._words = Words(tokenizer.encode_batch)
+    def __init__(self, tokenizer: Tokenizer, *, threads: int = 1) -> None:
+        self._words = Words(partial(tokenizer.encode_batch, threads=threads))
 
     def encode(self, texts: Sequence[str]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
         """The ids of all texts in one row, without eos, and the number of ids of each text."""
@@ -262,6 +265,10 @@ def take_slices(
     shifts_N = starts_N - ends_N + lengths_N
     slices: npt.NDArray[Any] = values_T[np.repeat(shifts_N, lengths_N) + np.arange(lengths_N.sum())]
     return slices
+
+
+def _on_one_line(text: str) -> str:
+    return text.replace("\n", " ").replace("\r", " ")
 
 
 def normalise(text: str) -> str:

@@ -8,6 +8,7 @@ holds a line break. Lines stream through: order is kept, and no more than the en
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import unicodedata
@@ -16,7 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice, repeat, zip_longest
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 
@@ -124,16 +125,14 @@ class ScoredPair:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
+class _Part(NamedTuple):
     """A part of a line as the model gets it, and what stands between its translation and the one before it."""
 
     ids: list[int]
     glue: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Line:
+class _Line(NamedTuple):
     source: str
     prefix: str
     parts: tuple[_Part, ...]
@@ -147,7 +146,7 @@ class Translator:
         decode = config.decode
         self.options = SearchOptions(decode.beam_size, decode.alpha, decode.max_extra)
         self.splitter = Splitter(tokenizer, config.data.max_length)
-        self._bulk = BulkEncoder(tokenizer)
+        self._bulk = BulkEncoder(tokenizer, threads=min(8, os.cpu_count() or 1))
 
     @classmethod
     def load(cls, *models: str | Path, device: str = "auto", engine: str = "auto") -> Self:
@@ -185,12 +184,13 @@ class Translator:
         options = options or self.options
         requests = self._requests(lines, prefixes, pending, options)
         for hypotheses in self.engine.translate(requests, options):
-            yield from _blank_lines(pending)
+            while not pending[0].parts:  # nothing is to be waited for
+                yield _blank(pending.popleft())
             found.append(hypotheses)
             if len(found) == len(pending[0].parts):
                 yield self._translation(pending.popleft(), found)
                 found = []
-        yield from _blank_lines(pending)
+        yield from map(_blank, pending)
 
     def score(self, pairs: Iterable[tuple[str, str]]) -> Iterator[ScoredPair]:
         """How likely given translations are; pairs of any length are scored whole."""
@@ -247,17 +247,19 @@ class Translator:
 
     def _translation(self, line: _Line, found: Sequence[Sequence[Hypothesis]]) -> Translation:
         """The n-th translation of a line is made of the n-th of each part, or of the last that a part has."""
-        n_best = max(map(len, found))
-        ranks = [tuple(part[min(n, len(part) - 1)] for part in found) for n in range(n_best)]
-        hypotheses = tuple(TextHypothesis(self._text(line, parts), parts, self.tokenizer) for parts in ranks)
-        source_ids = tuple(tuple(part.ids) for part in line.parts)
+        if len(found) == 1:
+            ranks: Iterable[tuple[Hypothesis, ...]] = zip(found[0])
+        else:
+            ranks = [tuple(part[min(n, len(part) - 1)] for part in found) for n in range(max(map(len, found)))]
+        hypotheses = tuple([TextHypothesis(self._text(line, parts), parts, self.tokenizer) for parts in ranks])
+        source_ids = tuple([tuple(part.ids) for part in line.parts])
         return Translation(line.source, hypotheses[0].text, hypotheses, len(line.parts), source_ids)
 
     def _text(self, line: _Line, hypotheses: Sequence[Hypothesis]) -> str:
         texts = [one_line(self.tokenizer.decode(hypothesis.ids)) for hypothesis in hypotheses]
         if self.target_language in WITHOUT_SPACES:
             return "".join(texts)
-        return "".join(chain.from_iterable(zip((part.glue for part in line.parts), texts, strict=True))).strip()
+        return "".join([part.glue + text for part, text in zip(line.parts, texts, strict=True)]).strip()
 
 
 def _uneven(number: int, fewer: str, more: str) -> str:
@@ -285,10 +287,8 @@ def _chunks(items: Iterable[Item]) -> Iterator[list[Item]]:
         size = min(2 * size, LAST_CHUNK)
 
 
-def _blank_lines(pending: deque[_Line]) -> Iterator[Translation]:
-    """Those that head the list: nothing is to be waited for."""
-    while pending and not pending[0].parts:
-        yield Translation(pending.popleft().source, "", (), 0)
+def _blank(line: _Line) -> Translation:
+    return Translation(line.source, "", (), 0)
 
 
 def one_line(text: str) -> str:

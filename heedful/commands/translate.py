@@ -113,8 +113,9 @@ def write_translations(
     num_split = 0
     with output_file(output) as out, output_file(alignments) if alignments else nullcontext() as links:
         for number, translation in enumerate(translations):
-            out.write("".join(f"{line}\n" for line in _formatted(form, number, translation, details)))
-            out.flush()
+            out.writelines([f"{line}\n" for line in _formatted(form, number, translation, details)])
+            if output is None:  # who reads it may be waiting for this line
+                out.flush()
             if links is not None and details is not None:
                 links.write(f"{details.alignment(translation)}\n")
             num_split += translation.num_parts > 1

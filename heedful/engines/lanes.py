@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from itertools import chain
-from typing import Any
+from itertools import chain, islice
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -48,8 +47,7 @@ SHARE_OF_MEMORY = 0.15  # that the lanes of a model may take of a GPU's
 WARM_UP_RUNS = 2  # kernels are compiled and libraries made ready before a graph is captured
 
 
-@dataclass(frozen=True, slots=True)
-class Newcomer:
+class Newcomer(NamedTuple):
     """A sentence on its way into a slot; the ids hold no eos."""
 
     slot: int
@@ -81,11 +79,14 @@ class Round:
         with_tokens = scores_NBL.shape[-1] > 2
         tokens = _cut(scores_NBL[:, :, 2:], lengths_NB + 1) if with_tokens else [()] * len(ids)
         made = map(Hypothesis, ids, *(scores_NBL[:, :, i][lengths_NB >= 0].tolist() for i in (1, 0)), tokens)
-        return [[next(made) for _ in range(count)] for count in (lengths_NB >= 0).sum(axis=1).tolist()]
+        if lengths_NB.shape[1] == 1:
+            return [[hypothesis] for hypothesis in made]
+        return [list(islice(made, count)) for count in (lengths_NB >= 0).sum(axis=1).tolist()]
 
 
 def _cut(rows_NBL: npt.NDArray[Any], lengths_NB: npt.NDArray[np.int32]) -> list[tuple[Any, ...]]:
     """The first so many numbers of each row that has any."""
+    rows_NBL = rows_NBL[:, :, : lengths_NB.max(initial=0)]
     values = rows_NBL[np.arange(rows_NBL.shape[-1]) < lengths_NB[:, :, None]].tolist()
     ends = np.cumsum(lengths_NB.clip(0)).tolist()
     lengths = lengths_NB.ravel().tolist()

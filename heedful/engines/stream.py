@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -49,7 +50,7 @@ class Stream:
         self._requests, self._is_read = iter(requests), False
         self._under_way: dict[int, None] = {}  # numbers of requests, the oldest first
         self._waiting: dict[int, deque[Waiting]] = {}  # by the capacity that they need; 0: more than any lane has
-        self._last = -1
+        self._last, self._max_positions = -1, lanes.decoder.max_positions
 
     def found(self) -> Iterator[tuple[int, list[Hypothesis]]]:
         """The number of a request and its hypotheses, as they are found."""
@@ -62,28 +63,30 @@ class Stream:
 
     def read(self, enough: int) -> bool:
         """Read until so many are waiting; is anybody?"""
-        missing = enough - sum(map(len, self._waiting.values()))
-        while missing > 0 and not self._is_read and self._may_read():
-            item = next(self._requests, None)
-            if item is None:
-                self._is_read = True
-                break
-            self._wait(*item)
-            missing -= 1
+        count = min(enough - sum(map(len, self._waiting.values())), self._room())
+        if count > 0 and not self._is_read:
+            read = 0
+            for number, request in islice(self._requests, count):
+                self._wait(number, request)
+                read += 1
+            self._is_read = read < count
         return bool(self._waiting)
 
-    def _may_read(self) -> bool:
-        return not self._under_way or self._last - next(iter(self._under_way)) < WINDOW - 1
+    def _room(self) -> int:
+        """So many may be read, the oldest that is not done in mind."""
+        return WINDOW - (self._last + 1 - next(iter(self._under_way), self._last + 1))
 
     def _wait(self, number: int, request: Request) -> None:
         limit = self.limit(request)
         capacity = self._capacity(len(request.source_ids), limit)
         self._last = number
         self._under_way[number] = None
-        self._waiting.setdefault(capacity, deque()).append(Waiting(number, request, limit))
+        if capacity not in self._waiting:
+            self._waiting[capacity] = deque()
+        self._waiting[capacity].append(Waiting(number, request, limit))
 
     def _capacity(self, length: int, limit: int) -> int:
-        if length >= self.lanes.decoder.max_positions:
+        if length >= self._max_positions:
             return 0  # where the error is raised
         for capacity in CAPACITIES:
             if limit < capacity and length < capacity:

@@ -92,11 +92,12 @@ class TorchEngine:
 
         if options.beam_size > MAX_WIDTH:
             return None
+        most = self._max_positions
         return Stream(
             self.lanes,
             requests,
             BeamRule(options.beam_size, options.alpha, options.n_best),
-            limit=lambda request: self.max_length(request, options),
+            limit=lambda request: length_limit(request, options, max_positions=most),
             too_long=lambda waiting: self._in_runs(waiting, options),
             with_tokens=options.token_scores,
         ).found()
