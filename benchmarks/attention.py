@@ -1,7 +1,8 @@
 """Does a head look at the noun that a pronoun stands for? `python -m benchmarks.attention MODEL` (into German).
 
-The head is the best one on the validation set's pronoun links; the share is over all held-out pronoun cases. Then the
-two sentences that people know, with the weights of that head at the pronoun. The numbers are in docs/attention.md.
+For each kind of attention the head that is best on the validation set's pronoun links, and its share over all held-out
+pronoun cases; the kind whose head is best on the validation set comes first. Then the two sentences that people know,
+with the weights of that head at the pronoun. The numbers are in docs/attention.md.
 """
 
 from __future__ import annotations
@@ -21,7 +22,11 @@ PAIRS = {
     ),
 }
 PRONOUN = 7  # the word in both languages
-NAMES: dict[Kind, str] = {"cross": "cross, writing the pronoun", "encoder": "encoder, reading “it”"}
+NAMES: dict[Kind, str] = {
+    "cross": "cross, writing the pronoun",
+    "decoder": "decoder, writing the pronoun",
+    "encoder": "encoder, reading “it”",
+}
 
 
 def weights_at_pronoun(translator: Translator, report: PronounReport, source: str, target: str) -> str:
@@ -38,8 +43,9 @@ def weights_at_pronoun(translator: Translator, report: PronounReport, source: st
 def main(model: str) -> None:
     """Print a line for each kind of attention, and for each of the two sentences."""
     translator = Translator.load(model, device="cpu", engine="torch")
-    for kind, name in NAMES.items():
-        report = pronoun_report(translator, kind)
+    reports = [pronoun_report(translator, kind) for kind in NAMES]
+    for report in sorted(reports, key=lambda each: -each.validation):
+        name = NAMES[report.kind]
         head = f"layer {report.layer + 1}, head {report.head + 1}"
         print(
             f"{name}: {head}, validation {report.validation:.1%}, held out {report.share:.1%} of {len(report.hits_P)}"

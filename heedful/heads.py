@@ -1,14 +1,16 @@
-"""What each head does: previous word, next, adjective→noun, verb→subject, pronoun→noun, aligned, or spread.
+"""What each head does: previous word, next, adjective→noun, verb→subject, pronoun→noun, aligned, one word, or spread.
 
 A role says at which word a head should look from which; a head's share in a role is how often its largest weight, the
-word itself aside, falls there. The roles of grammar are scored on validation sentences of the built-in corpus, whose
-links are known; a model of other languages is judged by position alone, on the sentence at hand.
+word itself aside, falls there. Many heads look from everywhere at one and the same word ("the"): that is a role, too.
+The roles of grammar are scored on validation sentences of the built-in corpus, whose links are known; a model of other
+languages is judged by position alone, on the sentence at hand.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -21,10 +23,12 @@ from heedful.model.transformer import Transformer
 from heedful.translation import Translator
 
 SENTENCES = 120  # of the validation set: enough to tell roles apart, and seconds
-CERTAIN = 0.4  # a head that looks there in so many cases has the role; the share is shown with it
+CERTAIN = 1 / 3  # a head that looks there in so many cases has the role; the share is shown with it
 FEWEST = 20  # cases of grammar, or a share says nothing
 SPREAD = 0.6  # of the largest possible entropy
 POSITIONS = ("itself", "previous", "next", "start", "end")
+ONE_WORD = "word"  # the same one, wherever it stands
+SPECIAL = ("<s>", "</s>")  # those of "start" and "end"
 GRAMMAR = {"adjective": "adjective→noun", "verb": "verb→subject", "pronoun": "pronoun→noun"}
 
 Expected = Mapping[str, Sequence[tuple[int, frozenset[int]]]]  # role → (word that looks, where it should look)
@@ -37,6 +41,7 @@ class Roles:
     shares_LH: Mapping[str, Tensor]
     counts: Mapping[str, int]
     entropy_LH: Tensor  # 0: one word, 1: all words alike
+    favourites: Mapping[tuple[int, int], str] = field(default_factory=dict)  # the word that a head looks at most often
 
     def label(self, layer: int, head: int) -> str:
         """One word for a head. Position explains more than grammar does, so it goes first where both hold as well."""
@@ -55,8 +60,8 @@ class Roles:
     def _head(self, layer: int, head: int) -> dict[str, Any]:
         shares = {role: round(float(share_LH[layer, head]), 3) for role, share_LH in self.shares_LH.items()}
         entropy = round(float(self.entropy_LH[layer, head]), 3)
-        label = self.label(layer, head)
-        return {"label": label, "share": shares.get(label), "shares": shares, "entropy": entropy}
+        label, word = self.label(layer, head), self.favourites.get((layer, head))
+        return {"label": label, "share": shares.get(label), "shares": shares, "entropy": entropy, "word": word}
 
 
 def expected_places(found: AttentionMap, kind: Kind, example: Example | None) -> Expected:
@@ -123,15 +128,38 @@ def roles(maps: Iterable[tuple[AttentionMap, Example | None]], kind: Kind) -> Ro
     """The roles of all heads of a kind over some sentences."""
     sums: dict[str, list[Tensor]] = {}
     entropies = []
+    seen: dict[tuple[int, int], Counter[str]] = {}
     for found, example in maps:
         weights_LHWW = found.words(kind)
+        if example is not None:
+            _count_words(seen, weights_LHWW, found.columns(kind).words, own=kind == "encoder")
         for role, places in expected_places(found, kind, example).items():
             sums.setdefault(role, []).append(hits(weights_LHWW, role, places, own=kind == "encoder"))
         entropies.append(_entropy(weights_LHWW))
     found_LHP = {role: torch.cat(parts, dim=-1) for role, parts in sums.items()}
     shares = {role: each.mean(dim=-1) for role, each in found_LHP.items() if each.size(-1)}
     counts = {role: each.size(-1) for role, each in found_LHP.items()}
-    return Roles(shares, counts, torch.stack(entropies).mean(dim=0))
+    entropy_LH = torch.stack(entropies).mean(dim=0)
+    best = {
+        place: max((word for word in words if word not in SPECIAL), key=words.__getitem__, default="")
+        for place, words in seen.items()
+    }
+    if best:
+        often = torch.tensor([words[best[place]] / words.total() for place, words in seen.items()])
+        shares[ONE_WORD] = often.view_as(entropy_LH)
+        counts[ONE_WORD] = min(words.total() for words in seen.values())
+    return Roles(shares, counts, entropy_LH, best)
+
+
+def _count_words(
+    seen: dict[tuple[int, int], Counter[str]], weights_LHWW: Tensor, words: Sequence[str], *, own: bool
+) -> None:
+    """Which word each head's largest weights fall on, in lower case and without punctuation marks."""
+    weights_LHWW = weights_LHWW - torch.eye(weights_LHWW.size(-1)) if own else weights_LHWW
+    plain = [word.strip(".,!?").lower() for word in words]
+    for layer, heads in enumerate(weights_LHWW.argmax(dim=-1).tolist()):
+        for head, best_W in enumerate(heads):
+            seen.setdefault((layer, head), Counter()).update(plain[column] for column in best_W)
 
 
 def _entropy(weights_LHTS: Tensor) -> Tensor:
@@ -205,13 +233,16 @@ def pronoun_report(translator: Translator, kind: Kind, num_sentences: int = 1_00
 
 def pronoun_hits(translator: Translator, kind: Kind, case: PronounCase) -> Tensor:
     """Which heads look at the right noun in one case; layers × heads × 1."""
-    link = next(link for link in case.source_links if link.kind == "pronoun")
     weights_LHWW = attention_map(translator, case.source, case.right).words(kind)
-    places = [pronoun_place(kind, link, case.right, case.wrong)]
-    return hits(weights_LHWW, GRAMMAR["pronoun"], places, own=kind == "encoder")
+    return hits(weights_LHWW, GRAMMAR["pronoun"], [pronoun_place(kind, case)], own=kind == "encoder")
 
 
-def pronoun_place(kind: Kind, link: Link, right: str, wrong: str) -> tuple[int, frozenset[int]]:
-    """Encoder: from "it"; cross: from the pronoun being written, which is where the two translations part."""
-    parting = next(i for i, (a, b) in enumerate(zip(right.split(" "), wrong.split(" "), strict=True)) if a != b)
-    return (link.word if kind == "encoder" else parting), frozenset([link.head])
+def pronoun_place(kind: Kind, case: PronounCase) -> tuple[int, frozenset[int]]:
+    """From "it" or from the pronoun being written; to the noun of the source, or to the one that is already written."""
+    source, target = (next(link for link in links if link.kind == "pronoun") for links in _links(case))
+    row = source.word if kind == "encoder" else target.word
+    return row, frozenset([target.head + 1 if kind == "decoder" else source.head])
+
+
+def _links(case: PronounCase) -> tuple[tuple[Link, ...], tuple[Link, ...]]:
+    return case.source_links, case.target_links

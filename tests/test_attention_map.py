@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from heedful.attention_map import KINDS, AttentionMap, Kind, attention_map, the_model, tokens_of
 from heedful.engines.torch_engine import TorchEngine
 from heedful.errors import ConfigError, DataError
-from heedful.grammar import Example, Link
-from heedful.heads import CERTAIN, Roles, grammar_roles, head_roles, hits, pronoun_report, roles
+from heedful.grammar import Example, Link, built_in_corpus
+from heedful.heads import CERTAIN, Roles, grammar_roles, head_roles, hits, pronoun_place, pronoun_report, roles
 from heedful.translation import Translator
 from heedful.worked import moved, states, work
 from tests.small_translator import TEXT, small_translator
@@ -111,6 +113,19 @@ def test_a_head_is_named_by_where_its_largest_weight_falls() -> None:
     assert rare.label(0, 0) == "spread", "one case says nothing"
 
 
+def test_a_head_that_looks_at_one_word_from_everywhere_is_named_after_it(found: AttentionMap) -> None:
+    example = Example(SOURCE, TARGET, (), (), ())
+    words = found.source.words
+    at_the = torch.zeros_like(found.weights_LHTS["cross"])
+    at_the[..., found.source.pieces_of(words.index("the"))[0]] = 1.0
+    one = roles([(replace(found, weights_LHTS={"cross": at_the}), example)] * 3, "cross")
+    assert (one.label(0, 0), one.favourites[0, 0], float(one.shares_LH["word"][0, 0])) == ("word", "the", 1.0)
+    at_end = torch.zeros_like(at_the)
+    at_end[..., -1] = 1.0
+    assert roles([(replace(found, weights_LHTS={"cross": at_end}), example)] * 3, "cross").label(0, 0) == "end"
+    assert "word" not in roles([(found, None)], "cross").shares_LH, "one sentence says nothing"
+
+
 def test_itself_is_set_aside() -> None:
     weights = torch.tensor([[[[0.6, 0.1, 0.3], [0.2, 0.5, 0.3], [0.3, 0.2, 0.5]]]])
     assert hits(weights, "previous", [(1, frozenset([2]))], own=True).mean() == 1
@@ -127,9 +142,24 @@ def test_grammar_roles_are_scored_on_the_links(translator: Translator, found: At
     assert 0 < CERTAIN < 1
 
 
-def test_the_pronoun_report_measures_a_head_that_was_chosen_before() -> None:
-    report = pronoun_report(small_translator("en", "de"), "cross", num_sentences=40)
+@pytest.mark.parametrize("kind", ["cross", "decoder"])
+def test_the_pronoun_report_measures_a_head_that_was_chosen_before(kind: Kind) -> None:
+    report = pronoun_report(small_translator("en", "de"), kind, num_sentences=40)
     assert report.hits_P.shape == (400,)
     assert set(report.hits_P.tolist()) <= {0.0, 1.0}
     assert 0 <= report.validation <= 1
     assert report.share == pytest.approx(float(report.hits_P.mean()))
+
+
+def test_a_pronouns_place_is_the_noun_that_it_stands_for() -> None:
+    for case in built_in_corpus("en", "de", train_pairs=0, held_out_pairs=1).pronouns[::40]:
+        row, (noun,) = pronoun_place("encoder", case)
+        written, (aligned,) = pronoun_place("cross", case)
+        assert case.source.split(" ")[row] == "it"
+        assert aligned == noun
+        again, (shifted,) = pronoun_place("decoder", case)
+        right, wrong = case.right.split(" "), case.wrong.split(" ")
+        assert (again, right[written]) == (written, right[again])
+        assert right[written] != wrong[written]
+        assert right[shifted - 1][0].isupper(), "a noun, already written"
+        assert shifted <= written

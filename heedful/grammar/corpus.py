@@ -143,6 +143,6 @@ def pronoun_cases(source_language: str, target_language: str, *, seed: int) -> l
 
 
 def _pronoun_case(sentence: Sentence, write_source: Callable[[Sentence], list[Word]]) -> PronounCase:
-    source = write_source(sentence)
-    right, wrong = text(german(sentence)), text(german(wrong_pronoun(sentence)))
-    return PronounCase(text(source), right, wrong, links(relations_of(sentence), source))
+    source, right, relations = write_source(sentence), german(sentence), relations_of(sentence)
+    wrong = text(german(wrong_pronoun(sentence)))
+    return PronounCase(text(source), text(right), wrong, links(relations, source), links(relations, right))

@@ -26,6 +26,7 @@ class PronounCase:
     right: str
     wrong: str
     source_links: tuple[Link, ...]
+    target_links: tuple[Link, ...]  # of the right one
 
 
 def pronoun_sentences(rng: random.Random, role: Role) -> Iterator[Sentence]:

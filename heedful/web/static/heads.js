@@ -45,7 +45,7 @@ function row(kind, layer, heads) {
 function thumbnail(kind, layer, head, chosenLayer) {
   const role = get().trace.heads[kind]?.[layer]?.[head];
   const pressed = chosenLayer && get().h.includes(head);
-  const label = role ? t(`role.${role.label}`) : "";
+  const label = role ? nameOf(role) : "";
   const found = matrix(kind, layer, [head], { unit: "words", hide: false });
   const ramp = ramps(get().ramp);
   const picture = found
@@ -95,12 +95,15 @@ function choose(layer, head, add) {
   /** @type {any} */ (document.querySelector(`.thumb[data-layer="${layer}"][data-head="${head}"]`))?.focus();
 }
 
+/** One word for what a head does. */
+const nameOf = (role) => t(`role.${role.label}`, { word: role.word });
+
 function tip(role) {
   const best = Object.entries(role.shares)
     .sort((a, b) => b[1] - a[1])
     .slice(0, 4);
   return [
-    ...best.map(([name, share]) => `${t(`role.${name}`)} ${percent(share)}`),
+    ...best.map(([name, share]) => `${t(`role.${name}`, { word: role.word })} ${percent(share)}`),
     `${t("entropy")} ${percent(role.entropy)}`,
   ].join("\n");
 }
@@ -112,14 +115,14 @@ function tableOf(kind, layers, heads) {
     const role = roles[Math.floor(i / heads)][i % heads];
     return [
       `${Math.floor(i / heads) + 1}.${(i % heads) + 1}`,
-      t(`role.${role.label}`),
+      nameOf(role),
       ...names.map((name) => role.shares[name]),
       role.entropy,
     ];
   });
   return {
     name: t("heads"),
-    columns: [t("layer.head"), t("label"), ...names.map((name) => t(`role.${name}`)), t("entropy")],
+    columns: [t("layer.head"), t("label"), ...names.map((name) => t(`role.${name}`, { word: "…" })), t("entropy")],
     rows,
   };
 }

@@ -120,6 +120,7 @@ const TEXTS = {
   "role.adjective→noun": ["adj.→noun", "형용사→명사"],
   "role.verb→subject": ["verb→subj.", "동사→주어"],
   "role.pronoun→noun": ["pron.→noun", "대명사→명사"],
+  "role.word": ["“{word}”", "“{word}”"],
   "role.spread": ["spread", "분산"],
   "role.mixed": ["mixed", "혼합"],
   view: ["View", "보기"],
