@@ -54,7 +54,7 @@ function trained({ training, weights_sha256: weights }) {
       .map((file) => (file.lines === null ? file.name : `${file.name} (${shown(file.lines)})`))
       .join(", ");
   return [
-    [t("card.date"), training.date],
+    [t("card.date"), training.date.replace("T", " ").replace(/(:\d\d)(:\d\d)?([+]00:00|Z)$/, "$1 UTC")],
     [t("card.code"), [training.version, training.commit.slice(0, 12)].filter(Boolean).join(", ")],
     [t("card.machine"), machine.gpu ? `${machine.num_gpus} × ${machine.gpu}` : `${machine.processor}, ${machine.cores}`],
     [t("card.time"), duration(training.seconds)],
@@ -86,7 +86,7 @@ function scores({ evaluations }) {
     report.bleu.signature,
   ]);
   const columns = [t("card.set"), t("card.lines"), "BLEU", "chrF", "TER", t("card.search"), t("card.signature")];
-  return table({ name: t("card.scores"), columns, rows });
+  return h("div", { class: "captioned" }, table({ name: t("card.scores"), columns, rows }));
 }
 
 /** A score, and how far other sentences of the kind would move it. */

@@ -18,12 +18,21 @@ export function decodeRegion(place) {
   places = { bar: h("div", { class: "scrubber" }), now: h("div", {}), tree: h("div", {}), examples: h("div", {}) };
   show(place, places.bar, places.now, places.tree, places.examples);
   subscribe(["trace", "n"], drawAll);
+  subscribe(["t", "trace"], follow);
   subscribe(["step"], () => {
     moveSlider();
     drawNow();
     drawTree();
   });
   drawAll();
+  follow();
+}
+
+/** A word that is chosen elsewhere brings its step here. */
+function follow() {
+  const { trace, t: word, step } = get();
+  if (!trace || word < 0 || hypothesis().word_of_piece[step] === word) return;
+  set({ step: Math.max(0, hypothesis().word_of_piece.indexOf(word)) });
 }
 
 const clamped = () => Math.min(Math.max(0, get().step), hypothesis().tokens.length - 1);
@@ -181,6 +190,10 @@ function drawExamples() {
     places.examples,
     h("h3", {}, t("examples")),
     h("p", { class: "small muted" }, t("examples.note")),
-    table({ name: t("examples"), columns: [t("prefix"), t("next.word"), "p"], rows }),
+    h(
+      "div",
+      { class: "captioned wrapped" },
+      table({ name: t("examples"), columns: [t("prefix"), t("next.word"), "p"], rows }),
+    ),
   );
 }

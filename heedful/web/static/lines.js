@@ -13,7 +13,7 @@ const ROW = 28;
 
 /** Narrow screens get a narrow drawing, so that letters keep their size. GAP lies between the two columns of words. */
 const measures = () =>
-  innerWidth < 720 ? { WIDTH: 340, GAP: 84, LETTERS: 14 } : { WIDTH: 640, GAP: 200, LETTERS: 26 };
+  innerWidth < 720 ? { WIDTH: 340, GAP: 72, LETTERS: 13 } : { WIDTH: 640, GAP: 200, LETTERS: 26 };
 
 /** The view, with its table. */
 export function linesView() {

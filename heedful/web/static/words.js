@@ -94,10 +94,25 @@ function tint(node, weight, chosen) {
   node.classList.toggle("chosen", chosen);
 }
 
+/** The words of a translation; those that are not in the longest sequence it has in common with the best one stand out. */
+function marked(best, words) {
+  const common = Array.from({ length: best.length + 1 }, () => new Array(words.length + 1).fill(0));
+  for (let i = best.length - 1; i >= 0; i--)
+    for (let j = words.length - 1; j >= 0; j--)
+      common[i][j] =
+        best[i] === words[j] ? 1 + common[i + 1][j + 1] : Math.max(common[i + 1][j], common[i][j + 1]);
+  let i = 0;
+  return words.map((word, j) => {
+    while (i < best.length && best[i] !== word && common[i + 1][j] >= common[i][j + 1]) i += 1;
+    if (i < best.length && best[i] === word) return ((i += 1), word);
+    return h("mark", {}, word);
+  });
+}
+
 /** The other translations, with the words that differ from the best one set off. */
 export function alternatives(trace) {
   if (trace.hypotheses.length < 2) return [];
-  const best = new Set(trace.hypotheses[0].words);
+  const best = trace.hypotheses[0].words;
   const items = trace.hypotheses.map((each, n) =>
     h(
       "li",
@@ -108,9 +123,9 @@ export function alternatives(trace) {
         h(
           "span",
           { class: "text", dir: "auto", lang: trace.target.language },
-          spaced(each.words.slice(0, -1).map((word) => (n && !best.has(word) ? h("mark", {}, word) : word))),
+          spaced(marked(best, each.words).slice(0, -1)),
         ),
-        h("span", { class: "score muted small", title: t("score.title") }, number(each.log_prob / each.tokens.length)),
+        h("span", { class: "score muted small", title: t("score.title") }, number(each.score ?? each.log_prob)),
       ),
     ),
   );
