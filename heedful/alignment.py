@@ -2,18 +2,23 @@
 
 A target word is aligned with the source word that most of the attention goes to in the step that *produces* the word's
 first piece; what goes to punctuation marks and to the eos does not count. A source word that is then left over goes
-with the target word that looks at it most: two words may well have become one. Words are what stands between spaces,
-counted from 0. A word that looks nowhere in particular is aligned with nothing. Which heads are asked, and how much is
-enough, is chosen by the alignment error on validation sentences of the built-in corpus, whose alignments the grammar
-knows, and kept beside the model; for other languages it is the mean over a layer, and every target word is aligned.
+with the target word that looks at it most in any of its pieces: an ending may be what became of a word. Words are what
+stands between spaces, counted from 0. A word that looks nowhere in particular is aligned with nothing, and so are words
+that the other language has nothing for, like "the" beside Korean.
+
+Which heads are asked, how much is enough, and which words stay alone is chosen on validation sentences of the built-in
+corpus, whose alignments the grammar knows, by the alignment error, and kept beside the model. For other languages it is
+the mean over a layer, and every target word is aligned.
 """
 
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Self, TypeAlias
 
@@ -21,6 +26,7 @@ import msgspec
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from heedful.checkpoint import load_model
 from heedful.config import ModelConfig
@@ -48,14 +54,34 @@ class Choice:
     heads: Heads
     least: float  # from a target word
     least_left: float  # to a source word that is left over; 1: such words stay alone
+    source_alone: tuple[str, ...] = ()  # words that have no counterpart, in small letters
+    target_alone: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """The words of a pair, and the weights of J target words over I source words; L layers, H heads."""
+
+    source: tuple[str, ...]
+    target: tuple[str, ...]
+    first_LHJI: Tensor  # where the first piece of a word looks
+    any_LHJI: Tensor  # where that piece looks which looks there most
+
+    @property
+    def weights(self) -> tuple[Tensor, Tensor]:
+        """Both."""
+        return self.first_LHJI, self.any_LHJI
 
 
 LEAST = (0.0, 0.2, 0.3, 0.4, 0.5)
-LEAST_LEFT = (0.05, 0.1, 0.15, 0.2, 0.3, 1.0)
+LEAST_LEFT = (0.0, 0.02, 0.05, 0.1, 0.2, 0.3, 1.0)
 WHILE_CHOOSING = 0.1  # of LEAST_LEFT, as long as heads are chosen
-SENTENCES = 200  # on which heads are judged
+SENTENCES = 400  # on which heads are judged
+CANDIDATES = 8  # heads that may help the best one
+OFTEN, SELDOM = 5, 0.05  # a word stays alone that occurs so often, and has a counterpart in so few cases
 SHALLOW = 3  # decoders of so many layers align in their last one, deeper ones in the last but one
 EOS_ID = 0
+KEPT = "alignment-2"  # the number goes up when what is chosen changes
 
 
 def pharaoh(alignment: Alignment) -> str:
@@ -81,7 +107,7 @@ class Aligner:
         """With the heads that were chosen for this model before, or are chosen now."""
         path = Path(model)
         loaded = load_model(path, device=choose_device(device))
-        kept = cache_file(path, "alignment")
+        kept = cache_file(path, KEPT)
         languages = loaded.source_language, loaded.target_language
         choice = _read(kept, loaded.model.config) or choice_for(loaded.model, loaded.tokenizer, languages)
         _write(kept, choice)
@@ -90,8 +116,8 @@ class Aligner:
     def align(self, source_ids: Sequence[int], target_ids: Sequence[int]) -> Alignment:
         """The alignment of one pair; ids without eos."""
         weights_LHTS = cross_attention(self.model, source_ids, target_ids)
-        words_LHJI = word_weights(weights_LHTS, self.tokenizer.pieces(source_ids), self.tokenizer.pieces(target_ids))
-        return links(words_LHJI, self.choice)
+        words = word_weights(weights_LHTS, self.tokenizer.pieces(source_ids), self.tokenizer.pieces(target_ids))
+        return links(words, self.choice)
 
     def align_translation(self, translation: Translation, rank: int = 0) -> Alignment:
         """The alignment of a translated line with its n-th best translation; the parts of a split line in a row."""
@@ -135,31 +161,53 @@ def _spoken(pieces: Sequence[str]) -> list[list[int]]:
     return [[place for place in group if not _is_mark(pieces[place])] or group for group in groups]
 
 
-def word_weights(weights_LHTS: Tensor, source: Sequence[str], target: Sequence[str]) -> Tensor:
-    """Weights of pieces → weights of J target words over I source words; L layers, H heads."""
-    firsts = [group[0] for group in _spoken(target)]
-    rows_LHJS = weights_LHTS[:, :, firsts]
-    columns = [rows_LHJS[..., group].sum(dim=-1) for group in _spoken(source)]
-    return torch.stack(columns, dim=-1) if columns else rows_LHJS[..., :0]
+def _spelled(pieces: Sequence[str]) -> tuple[str, ...]:
+    """The words in small letters, without punctuation marks."""
+    return tuple("".join(pieces[place] for place in group).lstrip("▁").casefold() for group in _spoken(pieces))
 
 
-def links(words_LHJI: Tensor, choice: Choice) -> Alignment:
+def word_weights(weights_LHTS: Tensor, source: Sequence[str], target: Sequence[str]) -> Words:
+    """Weights of pieces → weights of words: the sum over the pieces looked at."""
+    columns = [weights_LHTS[..., group].sum(dim=-1) for group in _spoken(source)]
+    weights_LHTI = torch.stack(columns, dim=-1) if columns else weights_LHTS[..., :0]
+    groups = _spoken(target)
+    first_LHJI = weights_LHTI[:, :, [group[0] for group in groups]]
+    largest = [weights_LHTI[:, :, group].amax(dim=2) for group in groups]
+    any_LHJI = torch.stack(largest, dim=2) if largest else first_LHJI
+    return Words(_spelled(source), _spelled(target), first_LHJI, any_LHJI)
+
+
+def links(words: Words, choice: Choice) -> Alignment:
     """Each target word with the source word of the largest mean weight, and each source word left over likewise."""
-    if not words_LHJI.numel():
+    if not words.first_LHJI.numel():
         return ()
-    layers, heads = zip(*choice.heads, strict=True)
-    mean_JI = words_LHJI[list(layers), list(heads)].mean(dim=0)
-    found = {(i, j) for j, i in _largest(mean_JI, choice.least)}
-    taken = {i for i, _ in found}
-    return tuple(sorted(found | {(i, j) for i, j in _largest(mean_JI.mT, choice.least_left) if i not in taken}))
+    first_JI, any_JI = (_mean(without(words, weights, choice), choice.heads) for weights in words.weights)
+    return tuple(sorted((i, j) for j, i in linked(first_JI, any_JI, choice).nonzero().tolist()))
 
 
-def _largest(weights_JI: Tensor, least: float) -> Iterator[tuple[int, int]]:
-    """Each row and the column of its largest weight, if that is large enough."""
-    largest_J, column_J = weights_JI.max(dim=1)
-    for row, (weight, column) in enumerate(zip(largest_J.tolist(), column_J.tolist(), strict=True)):
-        if weight >= least:
-            yield row, column
+def without(words: Words, weights_LHJI: Tensor, choice: Choice) -> Tensor:
+    """The weights, below 0 for words that stay alone."""
+    row_J = torch.tensor([word in choice.target_alone for word in words.target])
+    column_I = torch.tensor([word in choice.source_alone for word in words.source])
+    return weights_LHJI.masked_fill(row_J[:, None] | column_I, -1.0)
+
+
+def _mean(weights_LHJI: Tensor, heads: Heads) -> Tensor:
+    layers, numbers = zip(*heads, strict=True)
+    return weights_LHJI[..., list(layers), list(numbers), :, :].mean(dim=-3)
+
+
+def linked(first_JI: Tensor, any_JI: Tensor, choice: Choice) -> Tensor:
+    """True where there is a link; of one pair, or of many at once."""
+    found_JI = _is_largest(first_JI, choice.least, dim=-1)
+    left_JI = ~found_JI.any(dim=-2, keepdim=True)
+    return found_JI | (left_JI & _is_largest(any_JI, choice.least_left, dim=-2))
+
+
+def _is_largest(weights_JI: Tensor, least: float, *, dim: int) -> Tensor:
+    """True at the largest weight in each row or column, if that is large enough."""
+    largest, place = weights_JI.max(dim=dim, keepdim=True)
+    return torch.zeros_like(weights_JI, dtype=torch.bool).scatter_(dim, place, largest >= least)
 
 
 @torch.no_grad()
@@ -194,25 +242,67 @@ def choice_for(model: Transformer, tokenizer: Tokenizer, languages: tuple[str, s
 
 def choose(model: Transformer, tokenizer: Tokenizer, examples: Sequence[Example]) -> Choice:
     """The head with the least alignment error; then the one that helps it most, as long as one helps."""
-    words = [_example_weights(model, tokenizer, example) for example in examples]
-    gold = [example.alignment for example in examples]
-
-    def best(choices: Sequence[Choice]) -> tuple[float, Choice]:
-        errors = [alignment_error_rate([links(each, choice) for each in words], gold) for choice in choices]
-        return min(zip(errors, choices, strict=True), key=lambda pair: pair[0])
-
+    words, gold = [_words(model, tokenizer, e) for e in examples], [e.alignment for e in examples]
+    alone = _alone([each.source for each in words], gold, 0), _alone([each.target for each in words], gold, 1)
+    judge = Judge(words, gold, Choice((), 0.0, WHILE_CHOOSING, *alone))
     places = [(layer, head) for layer in range(len(model.decoder)) for head in range(model.config.num_heads)]
-    error, chosen = best([Choice((place,), least, WHILE_CHOOSING) for place in places for least in LEAST])
-    while rest := [place for place in places if place not in chosen.heads]:
-        with_more = [Choice((*chosen.heads, place), least, WHILE_CHOOSING) for place in rest for least in LEAST]
-        less, better = best(with_more)
+    single = judge.ranked([(place,) for place in places])
+    candidates = list(dict.fromkeys(choice.heads[0] for _, choice in single))[:CANDIDATES]
+    error, chosen = single[0]
+    while rest := [place for place in candidates if place not in chosen.heads]:
+        (less, better), *_ = judge.ranked([(*chosen.heads, place) for place in rest])
         if less >= error:
             break
         error, chosen = less, better
-    return best([replace(chosen, least_left=least) for least in LEAST_LEFT])[1]
+    return judge.ranked([chosen.heads], LEAST_LEFT)[0][1]
 
 
-def _example_weights(model: Transformer, tokenizer: Tokenizer, example: Example) -> Tensor:
+class Judge:
+    """Knows the alignment error of any choice, of all examples at once; `blank` has the words that stay alone."""
+
+    def __init__(self, words: Sequence[Words], gold: Sequence[Alignment], blank: Choice) -> None:
+        self.blank = blank
+        pairs = [[without(each, weights, blank) for weights in each.weights] for each in words]
+        self.first_NLHJI, self.any_NLHJI = (_padded(each) for each in zip(*pairs, strict=True))
+        self.gold_NJI = torch.zeros(len(words), *self.first_NLHJI.shape[-2:], dtype=torch.bool)
+        for number, alignment in enumerate(gold):
+            for i, j in alignment:
+                self.gold_NJI[number, j, i] = True
+
+    def ranked(self, heads: Sequence[Heads], left: Sequence[float] = (WHILE_CHOOSING,)) -> list[tuple[float, Choice]]:
+        """These heads with every least weight, and the errors; the best first."""
+        errors = []
+        for each in heads:
+            first_NJI, any_NJI = (_mean(weights, each) for weights in (self.first_NLHJI, self.any_NLHJI))
+            for least, least_left in product(LEAST, left):
+                choice = replace(self.blank, heads=each, least=least, least_left=least_left)
+                errors.append((self._error(linked(first_NJI, any_NJI, choice)), choice))
+        return sorted(errors, key=lambda pair: pair[0])
+
+    def _error(self, found_NJI: Tensor) -> float:
+        """As `alignment_error_rate`."""
+        right, total = (found_NJI & self.gold_NJI).sum(), found_NJI.sum() + self.gold_NJI.sum()
+        return 1 - 2 * int(right) / int(total)
+
+
+def _padded(weights: Sequence[Tensor]) -> Tensor:
+    """Weights of many sentences in one tensor, below 0 where a sentence has no word."""
+    num_target, num_source = (max(each.size(dim) for each in weights) for dim in (-2, -1))
+    return torch.stack(
+        [F.pad(each, (0, num_source - each.size(-1), 0, num_target - each.size(-2)), value=-1.0) for each in weights]
+    )
+
+
+def _alone(sentences: Sequence[Sequence[str]], gold: Sequence[Alignment], side: int) -> tuple[str, ...]:
+    """The words that have (almost) never a counterpart."""
+    occurs, linked = Counter[str](), Counter[str]()
+    for words, alignment in zip(sentences, gold, strict=True):
+        occurs.update(words)
+        linked.update(words[place] for place in {link[side] for link in alignment})
+    return tuple(sorted(word for word, n in occurs.items() if n >= OFTEN and linked[word] <= SELDOM * n))
+
+
+def _words(model: Transformer, tokenizer: Tokenizer, example: Example) -> Words:
     source_ids, target_ids = tokenizer.encode_batch([example.source, example.target])
     weights_LHTS = cross_attention(model, source_ids, target_ids)
     return word_weights(weights_LHTS, tokenizer.pieces(source_ids), tokenizer.pieces(target_ids))

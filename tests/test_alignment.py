@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ from heedful import alignment
 from heedful.alignment import (
     Aligner,
     Choice,
+    Judge,
+    Words,
     alignment_error_rate,
     choice_for,
     choose,
@@ -72,16 +75,52 @@ def test_a_mark_that_stands_alone_is_a_word() -> None:
     assert links(word_weights(weights_LHTS, ["▁-", "▁a"], ["▁-", "▁a"]), EVERY_TARGET_WORD) == ((0, 0), (1, 1))
 
 
+def words(first_JI: list[list[float]], any_JI: list[list[float]] | None = None) -> Words:
+    """Of one head; the source words are called a, b, …, the target words A, B, …"""
+    first_LHJI, any_LHJI = (torch.tensor(each)[None, None] for each in (first_JI, any_JI or first_JI))
+    return Words(tuple("abcd"[: first_LHJI.size(-1)]), tuple("ABCD"[: first_LHJI.size(-2)]), first_LHJI, any_LHJI)
+
+
 def test_a_word_that_looks_nowhere_in_particular_is_aligned_with_nothing() -> None:
-    words_LHJI = torch.tensor([[0.1, 0.7, 0.1], [0.3, 0.3, 0.3]])[None, None]
-    assert links(words_LHJI, Choice(((0, 0),), least=0.4, least_left=1.0)) == ((1, 0),)
+    pair = words([[0.1, 0.7, 0.1], [0.3, 0.3, 0.3]])
+    assert links(pair, Choice(((0, 0),), least=0.4, least_left=1.0)) == ((1, 0),)
 
 
 def test_a_source_word_that_is_left_over_goes_with_the_word_that_looks_at_it_most() -> None:
-    words_LHJI = torch.tensor([[0.6, 0.3, 0.0], [0.1, 0.05, 0.8]])[None, None]  # two source words became the first
-    assert links(words_LHJI, Choice(((0, 0),), least=0.4, least_left=0.2)) == ((0, 0), (1, 0), (2, 1))
-    assert links(words_LHJI, Choice(((0, 0),), least=0.4, least_left=0.4)) == ((0, 0), (2, 1))
-    assert links(words_LHJI, Choice(((0, 0),), least=0.7, least_left=0.05)) == ((0, 0), (1, 0), (2, 1))
+    pair = words([[0.6, 0.3, 0.0], [0.1, 0.05, 0.8]])  # two source words became the first
+    assert links(pair, Choice(((0, 0),), least=0.4, least_left=0.2)) == ((0, 0), (1, 0), (2, 1))
+    assert links(pair, Choice(((0, 0),), least=0.4, least_left=0.4)) == ((0, 0), (2, 1))
+    assert links(pair, Choice(((0, 0),), least=0.7, least_left=0.05)) == ((0, 0), (1, 0), (2, 1))
+
+
+def test_an_ending_may_be_what_became_of_a_source_word() -> None:
+    weights_LHTS = torch.zeros(1, 1, 3, 4)
+    weights_LHTS[0, 0, 0] = torch.tensor([0.0, 0.9, 0.1, 0.0])  # the stem looks at the adjective
+    weights_LHTS[0, 0, 1] = torch.tensor([0.8, 0.1, 0.1, 0.0])  # the ending at the conjunction
+    pair = word_weights(weights_LHTS, ["▁because", "▁rich", "."], ["▁부유", "해서"])
+    assert links(pair, EVERY_TARGET_WORD) == ((1, 0),)
+    assert links(pair, replace(EVERY_TARGET_WORD, least_left=0.5)) == ((0, 0), (1, 0))
+
+
+def test_words_without_a_counterpart_stay_alone() -> None:
+    pair = words([[0.1, 0.9], [0.6, 0.4]])
+    everything = Choice(((0, 0),), least=0.0, least_left=0.0)
+    assert links(pair, everything) == ((0, 1), (1, 0))
+    assert links(pair, replace(everything, source_alone=("b",))) == ((0, 0), (0, 1))
+    assert links(pair, replace(everything, target_alone=("A",))) == ((0, 1), (1, 1))
+    assert links(pair, replace(everything, source_alone=("a", "b"))) == ()
+
+
+def test_all_sentences_judged_at_once_have_the_error_rate_of_each_judged_alone() -> None:
+    torch.manual_seed(1)
+    pairs, gold = [], []
+    for num_target, num_source in ((3, 4), (4, 2), (1, 1), (2, 4)):
+        weights_JI = torch.rand(num_target, num_source)
+        pairs.append(words(weights_JI.tolist(), (weights_JI + 0.1).tolist()))
+        gold.append(tuple((i, j) for i in range(num_source) for j in range(num_target) if torch.rand(()) < 0.3))
+    judge = Judge(pairs, gold, Choice((), 0.0, 0.0, source_alone=("c",), target_alone=("B",)))
+    for error, choice in judge.ranked([((0, 0),)], (0.1, 0.6, 1.0)):
+        assert error == pytest.approx(alignment_error_rate([links(pair, choice) for pair in pairs], gold))
 
 
 def test_weights_are_those_of_the_step_that_produces_the_piece(model: Path) -> None:
@@ -107,7 +146,9 @@ def test_the_head_that_knows_the_alignment_is_chosen(monkeypatch: pytest.MonkeyP
         return weights_LHTS
 
     monkeypatch.setattr(alignment, "cross_attention", planted)
-    assert choose(loaded.model, loaded.tokenizer, corpus.valid).heads[0] == (1, 0)
+    choice = choose(loaded.model, loaded.tokenizer, corpus.valid)
+    assert choice.heads[0] == (1, 0)
+    assert not choice.source_alone, "English and German have a word for each other's"
 
 
 def test_without_the_grammar_a_whole_layer_is_asked(model: Path) -> None:

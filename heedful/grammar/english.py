@@ -54,6 +54,7 @@ from heedful.grammar.words import (
     VERB,
     Word,
     finished,
+    time_words,
     under,
 )
 
@@ -113,7 +114,7 @@ _COMPARATIVE = {
 
 
 def _time(sentence: Sentence) -> list[Word]:
-    return _spelled(sentence.time.english, under(ROOT, TIME)) if sentence.time else []
+    return time_words(sentence.time.english, under(ROOT, TIME)) if sentence.time else []
 
 
 def _spelled(words: str, *nodes: int) -> list[Word]:

@@ -56,6 +56,7 @@ from heedful.grammar.words import (
     VERB,
     Word,
     finished,
+    time_words,
     under,
 )
 
@@ -128,7 +129,7 @@ def _main_clause(sentence: Sentence) -> list[Word]:
     middle = _middle(clause, ROOT)
     if sentence.time is None:
         return [*subject, finite, *middle, *bracket]
-    time = [Word(word, (under(ROOT, TIME),)) for word in sentence.time.german.split()]
+    time = time_words(sentence.time.german, under(ROOT, TIME))
     return [*time, finite, *subject, *middle, *bracket]
 
 

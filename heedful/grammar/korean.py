@@ -55,6 +55,7 @@ from heedful.grammar.words import (
     VERB,
     Word,
     finished,
+    time_words,
     under,
 )
 
@@ -78,7 +79,7 @@ _MODIFIER: dict[Adjective, str] = {
 
 def korean(sentence: Sentence) -> list[Word]:
     """The words of the Korean sentence."""
-    words = [Word(word, (under(ROOT, TIME),)) for word in sentence.time.korean.split()] if sentence.time else []
+    words = time_words(sentence.time.korean, under(ROOT, TIME)) if sentence.time else []
     words += _subject(sentence.main.subject, under(ROOT, SUBJECT), topic=True)
     inner = under(ROOT, CLAUSE)
     if sentence.reason is not None:

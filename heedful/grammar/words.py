@@ -7,7 +7,8 @@ node are aligned. The rules where languages differ in their function words:
 - a preposition that only one language needs belongs to the verb ("roamed" is "streifte durch", "looked at" "sah an");
 - a Korean particle or ending is part of its word, so that word also has the node of the preposition, the conjunction,
   the copula or the auxiliary that it stands for;
-- a pronoun that Korean drops stays alone in the other language.
+- a pronoun that Korean drops stays alone in the other language;
+- a time of two words ("this morning", "heute Morgen") goes word by word with one of two, as a whole with one of one.
 
 This module knows no language, no concept and no kind of tree.
 """
@@ -35,6 +36,14 @@ class Word(NamedTuple):
 def under(node: int, part: int) -> int:
     """The node of a part of a node."""
     return node * 16 + part
+
+
+def time_words(phrase: str, node: int) -> list[Word]:
+    """The one or two words of a time, each with a node of its own; a single word has both."""
+    words, parts = phrase.split(), (under(node, 1), under(node, 2))
+    if len(words) == 1:
+        return [Word(words[0], parts)]
+    return [Word(word, (part,)) for word, part in zip(words, parts, strict=True)]
 
 
 def finished(words: list[Word], mark: str) -> list[Word]:
