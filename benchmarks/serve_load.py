@@ -4,9 +4,10 @@
 
 TEXT is a file of source sentences. First each sentence is asked for alone: its answer is what every later one must be.
 Then one client asks for as many as it can, then all of them together; each waits for its answer before it asks again.
-The bars are about batching, so the engine is ours unless told: CTranslate2 answers one client in 3 ms, and many as fast
-as two cores can speak HTTP. Clients live in a process of their own, as real ones do. The server's memory is read while
-they work: flat means that the last quarter of the time needs no more than the second.
+The bars are about batching, so the engine is ours unless told: CTranslate2 needs 1.6 ms for a sentence alone and 0.9 in
+a batch, so that two cores cannot give five times what one client gets. Clients live in a process of their own, as real
+ones do. The server's memory is read while they work: flat means that the last quarter of the time needs no more than
+the second.
 """
 
 from __future__ import annotations

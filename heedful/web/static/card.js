@@ -86,7 +86,7 @@ function scores({ evaluations }) {
     report.bleu.signature,
   ]);
   const columns = [t("card.set"), t("card.lines"), "BLEU", "chrF", "TER", t("card.search"), t("card.signature")];
-  return h("div", { class: "captioned" }, table({ name: t("card.scores"), columns, rows }));
+  return h("div", { class: "captioned signed" }, table({ name: t("card.scores"), columns, rows }));
 }
 
 /** A score, and how far other sentences of the kind would move it. */
