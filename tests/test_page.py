@@ -370,6 +370,49 @@ def test_it_fits_a_narrow_screen_in_light_and_dark(page: Any, server: str, schem
     assert page.evaluate(small) == []
 
 
+CONTRAST = """() => {
+  const context = Object.assign(document.createElement("canvas"), {width: 1, height: 1}).getContext("2d", {
+    willReadFrequently: true,
+  });
+  const linear = (value) => (value / 255 <= 0.04045 ? value / 255 / 12.92 : ((value / 255 + 0.055) / 1.055) ** 2.4);
+  const lightness = () => {
+    const [red, green, blue] = context.getImageData(0, 0, 1, 1).data;
+    return 0.2126 * linear(red) + 0.7152 * linear(green) + 0.0722 * linear(blue);
+  };
+  const fill = (colour) => ((context.fillStyle = colour), context.fillRect(0, 0, 1, 1));
+  const bad = [];
+  for (const node of document.querySelectorAll("body *")) {
+    const own = [...node.childNodes].some((each) => each.nodeType === 3 && each.textContent.trim());
+    if (!own || !node.getClientRects().length || node.closest("title, option, select")) continue;
+    const around = [];
+    for (let each = node; each; each = each.parentElement) around.unshift(getComputedStyle(each).backgroundColor);
+    around.forEach(fill);
+    const ground = lightness();
+    const style = getComputedStyle(node);
+    fill(node instanceof SVGElement ? style.fill : style.color);
+    const [low, high] = [ground, lightness()].sort((a, b) => a - b);
+    const ratio = (high + 0.05) / (low + 0.05);
+    const large = parseFloat(style.fontSize) >= 24;
+    if (ratio < (large ? 3 : 4.5)) bad.push(`${ratio.toFixed(2)} ${node.outerHTML.slice(0, 90)}`);
+  }
+  return bad;
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_text_has_enough_contrast(page: Any, server: str, scheme: str) -> None:
+    """WCAG's 4.5 : 1."""
+    page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+    translated(page, server, "t=1&h=1")
+    page.locator("#worked > summary").click()
+    page.locator("#inside > summary").click()
+    page.wait_for_selector(".positions .curve")
+    page.locator("#target .word").nth(4).click()
+    for ramp in ("viridis", "blue"):
+        page.get_by_role("button", name=ramp).click()
+        assert page.evaluate(CONTRAST) == []
+
+
 # ----------------------------------------------------------------------------------------------------------- from disk
 
 

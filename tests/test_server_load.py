@@ -516,6 +516,7 @@ def test_on_sigterm_what_is_in_flight_is_answered_and_the_rest_refused(run: Path
             assert answer["translatedText"].count("\n") == 249
 
     with server_process("-m", run, "--engine", "torch") as (process, address):
+        assert address[0] == "127.0.0.1", "unless told"
         in_loop(lambda: work(process, address))
         assert process.wait(timeout=10) == 0
 

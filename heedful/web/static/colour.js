@@ -37,10 +37,11 @@ export function diverging(value, ramp) {
   return mix(ramp.ground, value < 0 ? ramp.other : ramp.full, Math.min(1, Math.abs(value)));
 }
 
-/** RGB as CSS, and whether text on it is to be light. */
+/** RGB as CSS, and the ink that has more contrast on it: 4.5 or more, whatever the colour. */
 export function paint([red, green, blue]) {
-  const light = (0.2126 * red + 0.7152 * green + 0.0722 * blue) / 255;
-  return { colour: `rgb(${red} ${green} ${blue})`, ink: light > 0.52 ? "#10131a" : "#ffffff" };
+  const linear = (value) => (value <= 10 ? value / 3295 : ((value / 255 + 0.055) / 1.055) ** 2.4);
+  const light = 0.2126 * linear(red) + 0.7152 * linear(green) + 0.0722 * linear(blue);
+  return { colour: `rgb(${red} ${green} ${blue})`, ink: light > 0.179 ? "#000000" : "#ffffff" };
 }
 
 /** Draw numbers into a canvas, one pixel each; CSS makes them large. */
