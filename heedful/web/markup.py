@@ -28,6 +28,7 @@ INLINE = {
     *("a", "abbr", "acronym", "b", "bdi", "bdo", "big", "cite", "data", "del", "dfn", "em", "font", "i", "img", "ins"),
     *("label", "mark", "q", "s", "small", "span", "strike", "strong", "sub", "sup", "time", "tt", "u", "wbr"),
 }
+DEEPEST = 16  # inline elements within one another; more divide as blocks do
 SPACE = " \t\n\f\r"
 SPACES = re.compile(f"[{SPACE}]+")
 
@@ -133,16 +134,24 @@ def _pair(parts: list[_Part]) -> None:
         if part.kind == "open":
             open_tags.append(number)
             count[part.tag] += 1
-        while part.kind == "close" and count[part.tag] and part.partner is None:
-            other = open_tags.pop()
-            count[parts[other].tag] -= 1
-            if parts[other].tag == part.tag:
+        elif part.kind == "close" and count[part.tag]:
+            other = _opening(parts, open_tags, count, part.tag)
+            if len(open_tags) < DEEPEST:
                 part.partner, parts[other].partner = other, number
     alone = [part.kind == "keep" or (part.kind in ("open", "close") and part.partner is None) for part in parts]
     so_far = list(accumulate(alone, initial=0))
     for number, part in enumerate(parts):
         if alone[number] or (part.partner is not None and so_far[number] != so_far[part.partner]):
             part.kind = "keep"
+
+
+def _opening(parts: list[_Part], open_tags: list[int], count: Counter[str], tag: str) -> int:
+    """The last open tag of this name; those that were opened behind it are never closed."""
+    while True:
+        other = open_tags.pop()
+        count[parts[other].tag] -= 1
+        if parts[other].tag == tag:
+            return other
 
 
 def _run(parts: list[tuple[int, _Part]]) -> str | Run:

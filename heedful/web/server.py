@@ -75,8 +75,12 @@ async def metrics(request: Request) -> Response:
         "cancelled_total": counts.cancelled,
         "characters_total": front.service.characters,
     }
-    looking = front.service.looking.waiting
-    gauges = {"queue_sentences": queue.waiting, "queue_looking": looking, "requests_in_flight": front.in_flight}
+    gauges = {
+        "queue_sentences": queue.waiting,
+        "queue_aligning": front.service.aligning.waiting,
+        "queue_looking": front.service.looking.waiting,
+        "requests_in_flight": front.in_flight,
+    }
     return PlainTextResponse(front.metrics.text(counters, gauges), media_type=MEDIA_TYPE)
 
 

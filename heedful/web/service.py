@@ -31,7 +31,7 @@ from heedful.web.serving import ServingTranslator
 
 AUTO = "auto"
 FORMATS = ("text", "html")
-MUCH_TEXT = 20_000  # characters
+MUCH_TEXT = 2_000  # characters
 MOST_LOOKING = 64  # requests that wait to look inside
 Result = TypeVar("Result")
 
@@ -222,7 +222,8 @@ class Service:
         for order in orders:
             mine = [next(found[id(order.pair)]) for _ in order.split.units] if order.pair else []
             alignments = await self._align(order, mine, num_alternatives + 1)
-            answers.append(order.answer(mine, target, num_alternatives + 1, alignments))
+            size, rest = len(order.text), (mine, target, num_alternatives + 1, alignments)
+            answers.append(await _beside(size, order.answer, *rest))
         self.characters += sum(map(len, texts))
         return answers
 
