@@ -450,6 +450,21 @@ def test_the_worked_calculation_agrees_with_the_map(page: Any, translator: Trans
                 assert float(share.rstrip(" %")) == pytest.approx(float(cell), abs=1.6)
 
 
+def test_a_file_works_through_its_alternatives_and_a_given_translation(
+    page: Any, translator: Translator, tmp_path: Path
+) -> None:
+    own = trace(translator, TEXT[0], layers=[0, 1], other_vector_bytes=10**7)
+    given = trace(translator, TEXT[0], layers=[0, 1], target=TEXT[1])
+    for name, found, hash_ in (("own", own, "n=1&t=2"), ("given", given, "t=2")):
+        (tmp_path / f"{name}.html").write_text(html({"trace": found}, name), encoding="utf-8")
+        page.goto(f"file://{tmp_path}/{name}.html#kind=cross&{hash_}")
+        page.locator("#worked > summary").click()
+        assert page.locator(".steps > li").count() == 5
+    examples = page.locator("#decode .wrapped tbody tr")
+    assert examples.count() == len(given["hypotheses"][0]["words"])
+    assert examples.nth(1).inner_text().split()[:2] == ["Das", "Tier"]
+
+
 def test_two_words_can_be_compared_layer_by_layer(page: Any, translator: Translator, tmp_path: Path) -> None:
     found = trace(translator, TEXT[0], layers=[0, 1])
     (tmp_path / "it.html").write_text(html({"trace": found}, "it"), encoding="utf-8")
