@@ -20,6 +20,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -237,19 +238,21 @@ def main() -> None:
     given = parser.parse_args()
     print(machine())
     figures: dict[str, Any] = {"what": f"{given.preset}, {given.sentences:,} sentences of {given.text.name}"}
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
         prepare(folder, given)
         lines = (folder / "lines").read_text(encoding="utf-8").splitlines()
-        for search in SEARCHES:
-            figures[search] = race(folder, search, lines, with_peer=not given.without_peer)
-            print(search, figures[search], flush=True)
+        measures: dict[str, Callable[[], dict[str, Any]]] = {
+            **{name: partial(race, folder, name, lines, with_peer=not given.without_peer) for name in SEARCHES},
+            "lines of any length": partial(any_length, folder, lines),
+            "company": partial(independence, folder, lines),
+        }
+        for name, measure in measures.items():
+            figures[name] = measure()
             torch.cuda.empty_cache()
-        for what, measure in (("company", independence), ("lines of any length", any_length)):
-            figures[what] = measure(folder, lines)
-            print(what, figures[what], flush=True)
-    if given.keep:
-        print(f"kept in {save('translate_speed_cuda', figures)}")
+            print(name, figures[name], flush=True)
+            if given.keep:
+                print(f"kept in {save('translate_speed_cuda', figures)}")
 
 
 if __name__ == "__main__":
