@@ -13,6 +13,7 @@ too. One sentence at a time: milliseconds of a call. Memory is what torch has al
 from __future__ import annotations
 
 import argparse
+import gc
 import statistics
 import subprocess
 import sys
@@ -116,6 +117,7 @@ def ours(folder: Path, name: str, lines: list[str]) -> dict[str, Any]:
     """All figures of one search."""
     translator, options = Translator.load(folder / "model", device="cuda"), options_of(name)
     list(translator.translate_lines(lines[:WARM_UP], options=options))
+    gc.freeze()  # as the command does
     seconds, tokens, memory = stream(translator, lines, options, folder / "out")
     alone = latencies(lambda n: translator.translate([lines[n]], options=options), ALONE)
     return {

@@ -125,12 +125,11 @@ class Tokenizer:
         return self._size
 
     @cached_property
-    def _texts(self) -> list[str | None]:
-        """What each piece stands for, the eos for nothing; None where that depends on its neighbours."""
-        pieces = map(self._processor.id_to_piece, range(self._size))
-        texts = [_on_one_line(piece.replace(SPACE, " ")) for piece in pieces]
-        special = {self.eos_id: ""}
-        return [text if self.is_ordinary(index) else special.get(index) for index, text in enumerate(texts)]
+    def _texts(self) -> dict[int, str]:
+        """What each piece stands for, the eos for nothing; without those that depend on their neighbours."""
+        ordinary = filter(self.is_ordinary, range(self._size))
+        texts = {index: _on_one_line(self._processor.id_to_piece(index).replace(SPACE, " ")) for index in ordinary}
+        return texts | {self.eos_id: ""}
 
     @property
     def fingerprint(self) -> str:
@@ -159,11 +158,10 @@ class Tokenizer:
         """The text of the ids, on one line; eos is left out."""
         given = ids if isinstance(ids, tuple | list) else list(ids)
         try:
-            if min(given, default=0) >= 0:
-                return "".join(map(self._texts.__getitem__, given)).lstrip(" ")  # type: ignore[arg-type]
-        except (IndexError, TypeError):  # an id that is none, or a piece that SentencePiece must read
-            pass
-        return _on_one_line(self._processor.decode([index for index in self._checked(given) if index != self.eos_id]))
+            return "".join(map(self._texts.__getitem__, given)).lstrip(" ")
+        except KeyError:  # a piece that SentencePiece must read, or an id that is none
+            kept = [index for index in self._checked(given) if index != self.eos_id]
+            return _on_one_line(self._processor.decode(kept))
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """The pieces as people read them: ▁ for the space before a word, <0x0A> for a byte, </s> for eos."""

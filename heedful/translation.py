@@ -146,6 +146,7 @@ class Translator:
         decode = config.decode
         self.options = SearchOptions(decode.beam_size, decode.alpha, decode.max_extra)
         self.splitter = Splitter(tokenizer, config.data.max_length)
+        self._without_spaces = self.target_language in WITHOUT_SPACES
         self._bulk = BulkEncoder(tokenizer, threads=min(8, os.cpu_count() or 1))
 
     @classmethod
@@ -212,31 +213,34 @@ class Translator:
     ) -> Iterator[Request]:
         """The parts of all lines, for the engine; a line is put on the list of those that wait for their result."""
         pairs = zip_longest(lines, prefixes) if prefixes is not None else zip(lines, repeat(""))
-        for number, line in enumerate(self._lines(pairs)):
-            pending.append(line)
-            prefix_ids = self.tokenizer.encode(one_line(line.prefix)) if line.prefix else []
-            for place, part in enumerate(line.parts):
-                request = Request(part.ids, () if place else prefix_ids)
-                if request.prefix_ids:
-                    _check_prefix(request, options, number)
-                yield request
-
-    def _lines(self, pairs: Iterable[tuple[str | None, str | None]]) -> Iterator[_Line]:
-        """Lines, and prefixes beside them, encoded many at a time: each then takes a fraction of the time."""
         read = 0
         for chunk in _chunks(pairs):
             whole = [(text, prefix) for text, prefix in chunk if text is not None and prefix is not None]
-            yield from self._encoded(whole)
+            for number, line in enumerate(self._encoded(whole), read + 1):
+                pending.append(line)
+                if line.prefix:
+                    yield from self._prefixed(line, number, options)
+                else:
+                    for part in line.parts:
+                        yield Request(part.ids)
             read += len(whole)
             if len(whole) < len(chunk):
                 found = ("line", "prefixes") if chunk[-1][0] is None else ("prefix", "lines")
                 raise DataError(_uneven(read, *found))
 
-    def _encoded(self, chunk: Sequence[tuple[str, str]]) -> Iterator[_Line]:
+    def _encoded(self, chunk: Sequence[tuple[str, str]]) -> list[_Line]:
+        """Lines, and prefixes beside them, many at a time: each then takes a fraction of the time."""
         sources = [text.rstrip("\r\n") for text, _ in chunk]
         texts = list(map(one_line, sources))
-        for source, text, ids, (_, prefix) in zip(sources, texts, self._ids(texts), chunk, strict=True):
-            yield _Line(source, prefix, self.splitter.parts(text, ids))
+        parts = map(self.splitter.parts, texts, self._ids(texts))
+        return list(map(_Line, sources, [prefix for _, prefix in chunk], parts))
+
+    def _prefixed(self, line: _Line, number: int, options: SearchOptions) -> Iterator[Request]:
+        prefix_ids = self.tokenizer.encode(one_line(line.prefix))
+        for place, part in enumerate(line.parts):
+            request = Request(part.ids, () if place else prefix_ids)
+            _check_prefix(request, options, number)
+            yield request
 
     def _ids(self, texts: Sequence[str]) -> list[list[int]]:
         if len(texts) < FEW_LINES:
@@ -251,15 +255,17 @@ class Translator:
             ranks: Iterable[tuple[Hypothesis, ...]] = zip(found[0])
         else:
             ranks = [tuple(part[min(n, len(part) - 1)] for part in found) for n in range(max(map(len, found)))]
-        hypotheses = tuple([TextHypothesis(self._text(line, parts), parts, self.tokenizer) for parts in ranks])
+        hypotheses = tuple([TextHypothesis(self._text(line.parts, rank), rank, self.tokenizer) for rank in ranks])
         source_ids = tuple([tuple(part.ids) for part in line.parts])
         return Translation(line.source, hypotheses[0].text, hypotheses, len(line.parts), source_ids)
 
-    def _text(self, line: _Line, hypotheses: Sequence[Hypothesis]) -> str:
+    def _text(self, parts: Sequence[_Part], hypotheses: Sequence[Hypothesis]) -> str:
         texts = [one_line(self.tokenizer.decode(hypothesis.ids)) for hypothesis in hypotheses]
-        if self.target_language in WITHOUT_SPACES:
+        if self._without_spaces:
             return "".join(texts)
-        return "".join([part.glue + text for part, text in zip(line.parts, texts, strict=True)]).strip()
+        if len(texts) == 1:
+            return texts[0].strip()
+        return "".join([part.glue + text for part, text in zip(parts, texts, strict=True)]).strip()
 
 
 def _uneven(number: int, fewer: str, more: str) -> str:
@@ -276,7 +282,7 @@ def _check_prefix(request: Request, options: SearchOptions, number: int) -> None
     try:
         length_limit(request, options, max_positions=sys.maxsize)
     except DataError as error:
-        raise DataError(f"line {number + 1}: {error}") from None
+        raise DataError(f"line {number}: {error}") from None
 
 
 def _chunks(items: Iterable[Item]) -> Iterator[list[Item]]:
@@ -293,7 +299,7 @@ def _blank(line: _Line) -> Translation:
 
 def one_line(text: str) -> str:
     """The text with a space for every line break of any kind."""
-    return " ".join(text.splitlines())
+    return text if text.isprintable() else " ".join(text.splitlines())
 
 
 # ---------------------------------------------------------------------------------------------------------- splitting

@@ -10,7 +10,8 @@ interpreter, for tests. It knows no requests' order and no text.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
@@ -93,6 +94,28 @@ def _cut(rows_NBL: npt.NDArray[Any], lengths_NB: npt.NDArray[np.int32]) -> list[
     return [tuple(values[end - length : end]) for end, length in zip(ends, lengths, strict=True) if length >= 0]
 
 
+class _Entrance:
+    """Numbers on the device, and two places in pinned memory from which they come in turns."""
+
+    def __init__(self, size: int, device: torch.device) -> None:
+        is_cuda = device.type == "cuda"
+        self.numbers_I = torch.zeros(size, dtype=torch.int32, device=device)
+        self._places = [torch.zeros(size, dtype=torch.int32, pin_memory=is_cuda) for _ in range(2)]
+        self._copied = [torch.cuda.Event() if is_cuda else None for _ in range(2)]
+
+    @contextmanager
+    def filled(self) -> Iterator[npt.NDArray[np.int32]]:
+        """Fill these; then they are copied, without waiting."""
+        self._places.reverse()
+        self._copied.reverse()
+        if copied := self._copied[0]:
+            copied.synchronize()  # it was, long ago
+        yield self._places[0].numpy()
+        self.numbers_I.copy_(self._places[0], non_blocking=True)
+        if copied:
+            copied.record()
+
+
 class Lane:
     """The slots, their memory and the graphs that move them on."""
 
@@ -121,44 +144,42 @@ class Lane:
             if rows >= capacity
         }
         self._graphs: dict[str, torch.cuda.CUDAGraph] = {}
-        self._entrances: dict[int, Tensor] = {}
+        self._entrances: dict[int, _Entrance] = {}
         self._prefixed: set[int] = set()
         self.rounds = 0
-        self._run("step", self._step)  # while nobody is there to be moved
 
     # ------------------------------------------------------------------------------------------------------ entering
 
     def admit(self, newcomers: Sequence[Newcomer]) -> None:
         """New sentences in slots that are done or empty."""
         self._put_prefixes(newcomers)
-        most = max(self._shape_of_rows)
-        begin, rows = 0, 0
-        for number, newcomer in enumerate(newcomers):
-            length = len(newcomer.source_ids) + 1
-            if rows + length > most:
-                self._admit(newcomers[begin:number], rows)
-                begin, rows = number, 0
-            rows += length
-        if newcomers:
-            self._admit(newcomers[begin:], rows)
+        ends_N = np.cumsum([len(newcomer.source_ids) + 1 for newcomer in newcomers])
+        begin, most = 0, max(self._shape_of_rows)
+        while begin < len(newcomers):
+            before = ends_N[begin - 1] if begin else 0
+            end = int(np.searchsorted(ends_N, before + most, side="right"))
+            self._admit(newcomers[begin:end], int(ends_N[end - 1] - before))
+            begin = end
 
     def _admit(self, newcomers: Sequence[Newcomer], rows: int) -> None:
         shape = next(shape for most, shape in self._shape_of_rows.items() if rows <= most)
-        numbers = torch.from_numpy(self._numbers(newcomers, shape))
         if shape.rows not in self._entrances:
-            self._entrances[shape.rows] = torch.empty_like(numbers, device=self.slots.done_N.device)
+            self._entrances[shape.rows] = _Entrance(_num_entering(shape), self.slots.done_N.device)
         entrance = self._entrances[shape.rows]
-        entrance.copy_(numbers.pin_memory() if self.is_cuda else numbers, non_blocking=True)
+        with entrance.filled() as numbers:
+            self._fill(numbers, newcomers, shape)
         # To do this more than once, as before a capture, changes nothing.
-        self._run(f"enter {shape.rows}", lambda: self._enter(entrance, shape))
+        self._run(f"enter {shape.rows}", lambda: self._enter(entrance.numbers_I, shape))
 
-    def _numbers(self, newcomers: Sequence[Newcomer], shape: StaticShape) -> npt.NDArray[np.int32]:
+    def _fill(self, numbers: npt.NDArray[np.int32], newcomers: Sequence[Newcomer], shape: StaticShape) -> None:
         """All that enters, in one array: tokens, positions and places of rows; slots, lengths and limits; tiles."""
-        lengths = np.fromiter((len(each.source_ids) + 1 for each in newcomers), np.int64, len(newcomers))
-        slots = np.fromiter((each.slot for each in newcomers), np.int64, len(newcomers))
-        limits = np.fromiter((each.max_length for each in newcomers), np.int64, len(newcomers))
-        eos = (self.rule.eos_id,)
-        ids = np.fromiter(chain.from_iterable(chain(each.source_ids, eos) for each in newcomers), np.int32)
+        of_slots, sources, of_limits, _ = zip(*newcomers, strict=True)
+        slots, limits = np.array(of_slots), np.array(of_limits)
+        lengths = np.fromiter(map(len, sources), np.int64, len(sources)) + 1
+        ids = np.full(lengths.sum(), self.rule.eos_id, dtype=np.int32)
+        is_eos = np.zeros(len(ids), dtype=np.bool_)
+        is_eos[np.cumsum(lengths) - 1] = True
+        ids[~is_eos] = list(chain.from_iterable(sources))
         positions = positions_of(lengths)
         parts = (
             (ids, 0, shape.rows),
@@ -168,14 +189,12 @@ class Lane:
             (lengths, 0, _aligned(shape.sentences)),
             (limits, 0, _aligned(shape.sentences)),
         )
-        numbers = np.empty(_num_entering(shape), dtype=np.int32)
         begin = 0
         for values, padding, size in parts:
             numbers[begin : begin + len(values)] = values
             numbers[begin + len(values) : begin + size] = padding
             begin += size
         fill_tiles(numbers[begin:], lengths, lengths, causal=False, shape=shape)
-        return numbers
 
     def _enter(self, entrance: Tensor, shape: StaticShape) -> None:
         rows, sentences = shape.rows, _aligned(shape.sentences)
@@ -202,10 +221,8 @@ class Lane:
     # ------------------------------------------------------------------------------------------------------- stepping
 
     def launch(self, steps: int) -> Round:
-        """So many steps of all slots, and then a look at who is done. The host does not wait."""
-        for _ in range(steps):
-            self._run("step", self._step)
-        self._run("look", lambda: trace_back(self.slots, self.found, self.rule))
+        """So many steps of all slots, or more, and then a look at who is done. The host does not wait."""
+        self._run(f"{steps} steps", lambda: self._round(steps))
         told, event = self._told[self.rounds % 2], None
         told.ids_NBL.copy_(self.found.ids_NBL, non_blocking=True)
         told.scores_NBL.copy_(self.found.scores_NBL, non_blocking=True)
@@ -214,6 +231,11 @@ class Lane:
             event.record()
         self.rounds += 1
         return Round(self.rounds - 1, told, event)
+
+    def _round(self, steps: int) -> None:
+        for _ in range(steps):
+            self._step()
+        trace_back(self.slots, self.found, self.rule)
 
     def _step(self) -> None:
         slots = self.slots

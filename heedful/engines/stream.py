@@ -65,33 +65,28 @@ class Stream:
         """Read until so many are waiting; is anybody?"""
         count = min(enough - sum(map(len, self._waiting.values())), self._room())
         if count > 0 and not self._is_read:
-            read = 0
+            before = len(self._under_way)
             for number, request in islice(self._requests, count):
-                self._wait(number, request)
-                read += 1
-            self._is_read = read < count
+                limit = self.limit(request)
+                self._queue(len(request.source_ids), limit).append(Waiting(number, request, limit))
+                self._under_way[number] = None
+                self._last = number
+            self._is_read = len(self._under_way) < before + count
         return bool(self._waiting)
 
     def _room(self) -> int:
         """So many may be read, the oldest that is not done in mind."""
         return WINDOW - (self._last + 1 - next(iter(self._under_way), self._last + 1))
 
-    def _wait(self, number: int, request: Request) -> None:
-        limit = self.limit(request)
-        capacity = self._capacity(len(request.source_ids), limit)
-        self._last = number
-        self._under_way[number] = None
+    def _queue(self, length: int, limit: int) -> deque[Waiting]:
+        """Where a sentence of this length, and of an output of at most that, waits."""
+        needed = max(length, limit) + 1
+        capacity = next((each for each in CAPACITIES if needed <= each), 0) if needed > CAPACITIES[0] else CAPACITIES[0]
+        if length >= self._max_positions:
+            capacity = 0  # where the error is raised
         if capacity not in self._waiting:
             self._waiting[capacity] = deque()
-        self._waiting[capacity].append(Waiting(number, request, limit))
-
-    def _capacity(self, length: int, limit: int) -> int:
-        if length >= self._max_positions:
-            return 0  # where the error is raised
-        for capacity in CAPACITIES:
-            if limit < capacity and length < capacity:
-                return capacity
-        return 0
+        return self._waiting[capacity]
 
     def _beside_lanes(self) -> Iterator[tuple[int, list[Hypothesis]]]:
         return self.too_long([(number, request) for number, request, _ in self._waiting.pop(0)])

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from importlib.util import find_spec
 from itertools import islice
 from time import perf_counter
@@ -92,12 +92,11 @@ class TorchEngine:
 
         if options.beam_size > MAX_WIDTH:
             return None
-        most = self._max_positions
         return Stream(
             self.lanes,
             requests,
             BeamRule(options.beam_size, options.alpha, options.n_best),
-            limit=lambda request: length_limit(request, options, max_positions=most),
+            limit=partial(length_limit, options=options, max_positions=self._max_positions),
             too_long=lambda waiting: self._in_runs(waiting, options),
             with_tokens=options.token_scores,
         ).found()
