@@ -5,7 +5,8 @@
 One random-initialised model, one set of sentences of equal length in word pieces; the model is made to end its outputs
 at about that length. Ours go from text to text; the others get and give ids, with the batch size that is best for each
 on this machine. Contestants run one after the other, each in a process of its own (so that
-its peak memory is its own), for several rounds; figures are medians over the rounds.
+its peak memory is its own), for several rounds; figures are medians over the rounds. `translate_cuda.py` is the same
+for a GPU.
 """
 
 from __future__ import annotations
