@@ -1,13 +1,15 @@
 """Checkpoints written while training goes on (§6.1: nothing is lost when a machine dies).
 
 A snapshot is a copy, made in the order of the device's work, which a thread then brings to the host and to the disk.
-One is written at a time: who asks for the next while the last is under way waits. What goes wrong in the thread is
-raised in the loop, at the next question. Nothing here knows what a snapshot holds.
+There is one at a time: who asks for the next while the last is under way waits. What goes wrong in the thread is raised
+in the loop, at the next question. Nothing here knows what a snapshot holds.
 """
 
 from __future__ import annotations
 
+import queue
 import threading
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -25,24 +27,23 @@ class CheckpointWriter:
         self.run, self.config = run, config
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
-        self._written: list[int] = []
+        self._written: queue.SimpleQueue[int] = queue.SimpleQueue()
 
-    def write(self, step: int, snapshot: Snapshot) -> None:
-        """Begin to write; the snapshot is the writer's from now on."""
+    def write(self, step: int, snapshot: Callable[[], Snapshot]) -> None:
+        """Take a snapshot and begin to write it; not before the last one has been let go."""
         self.wait()
-        copied = _end_of_queue(snapshot)
-        self._thread = threading.Thread(
-            target=self._work, args=(step, snapshot, copied), daemon=True, name="heedful-checkpoint"
-        )
+        taken = [snapshot()]
+        work = (step, taken, _end_of_queue(taken[0]))
+        self._thread = threading.Thread(target=self._work, args=work, daemon=True, name="heedful-checkpoint")
         self._thread.start()
 
-    def written(self) -> list[int]:
+    def written(self) -> Iterator[int]:
         """The steps whose checkpoints are on the disk since this was last asked."""
+        while not self._written.empty():
+            yield self._written.get()
         if self._error is not None:
             error, self._error = self._error, None
             raise error
-        steps, self._written = self._written, []
-        return steps
 
     def wait(self) -> None:
         """Until nothing is being written."""
@@ -52,21 +53,24 @@ class CheckpointWriter:
 
     close = wait
 
-    def _work(self, step: int, snapshot: Snapshot, copied: torch.cuda.Event | None) -> None:
+    def _work(self, step: int, taken: list[Snapshot], copied: torch.cuda.Event | None) -> None:
         try:
             with _own_stream(copied):
-                snapshot = snapshot.on_host()
-            save_checkpoint(self.run, step, snapshot)
-            config = self.config
-            prune_checkpoints(
-                self.run,
-                keep_whole=config.keep_checkpoints,
-                keep_weights=config.average_last,
-                every=config.checkpoint_steps,
-            )
-            self._written.append(step)
+                on_host = taken.pop().on_host()  # what was on the device is free again
+            save_checkpoint(self.run, step, on_host)
+            self._prune()
+            self._written.put(step)
         except BaseException as error:
             self._error = error
+
+    def _prune(self) -> None:
+        config = self.config
+        prune_checkpoints(
+            self.run,
+            keep_whole=config.keep_checkpoints,
+            keep_weights=config.average_last,
+            every=config.checkpoint_steps,
+        )
 
 
 def _end_of_queue(snapshot: Snapshot) -> torch.cuda.Event | None:

@@ -16,6 +16,7 @@ from heedful import __version__
 from heedful.commands import attend, built_in, card, doctor, evaluate, export, fetch, models, serve, train, translate
 from heedful.commands.options import say
 from heedful.errors import HeedfulError, TrainingError
+from heedful.interruption import note_error
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -67,6 +68,7 @@ def main() -> NoReturn:
     except HeedfulError as error:
         say(f"heedful: {error}")
         code = 1 if isinstance(error, TrainingError) else 2
+        note_error(code)
     except (click.Abort, KeyboardInterrupt):
         code = 130
     sys.exit(code or 0)

@@ -6,12 +6,15 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+ERROR_FILE = "HEEDFUL_ERROR_FILE"  # the environment variable that names where to note an exit code
 MAX_RESTARTS = 3  # after that something is wrong that starting again does not mend
 
 
@@ -55,19 +58,33 @@ class Interruption(AbstractContextManager["Interruption"]):
             signal.signal(number, handler)
 
 
-def run_torchrun(num_processes: int, arguments: Sequence[str]) -> int:
+def run_torchrun(num_processes: int, arguments: Sequence[str], *, say: Callable[[str], None]) -> int:
     """The same command in several processes; a signal is passed on, and they leave after a checkpoint.
 
-    When one of them dies all are started again, up to `MAX_RESTARTS` times, and go on from the last checkpoint.
+    When one of them dies all are started again, up to `MAX_RESTARTS` times, and go on from the last checkpoint. What
+    ends with an error of ours would end so again, and is not. (torchrun's own restarts read the addresses of the dead.)
     """
-    how = ["--standalone", f"--nproc-per-node={num_processes}", f"--max-restarts={MAX_RESTARTS}"]
-    launch = ["-m", "torch.distributed.run", *how, "-m", "heedful"]
-    environment = {"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // num_processes))} | os.environ
-    with Interruption() as interruption:
+    launch = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={num_processes}", "-m", "heedful"]
+    threads = {"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // num_processes))}
+    with Interruption() as interruption, tempfile.TemporaryDirectory() as folder:
         interruption.requested()
-        child = subprocess.Popen([sys.executable, *launch, *without_nproc(arguments)], env=environment)
-        code = _wait(child, interruption)
-    return interruption.exit_code if interruption.requested() else code
+        error = Path(folder) / "exit-code"
+        for attempt in range(1 + MAX_RESTARTS):
+            if attempt:
+                say(f"a process died; all are started again ({attempt} of at most {MAX_RESTARTS} times)")
+            environment = threads | os.environ | {ERROR_FILE: str(error)}
+            child = subprocess.Popen([sys.executable, *launch, *without_nproc(arguments)], env=environment)
+            code = _wait(child, interruption)
+            if code == 0 or interruption.requested() or error.exists():
+                break
+        known = int(error.read_text()) if error.exists() else code
+        return interruption.exit_code if interruption.requested() else known
+
+
+def note_error(code: int) -> None:
+    """Tell `run_torchrun`, if it started this process, that the end was no accident."""
+    if path := os.environ.get(ERROR_FILE):
+        Path(path).write_text(str(code))
 
 
 def _wait(child: subprocess.Popen[bytes], interruption: Interruption) -> int:

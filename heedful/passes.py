@@ -64,15 +64,21 @@ class Objective(nn.Module):
         return torch.stack([trained, sums.smoothed.detach(), sums.negative_log_likelihood])
 
 
+def _shared(objective: Objective) -> DistributedDataParallel:
+    """No buffers are sent: the only one is the table of sinusoids, as long as a rank's own sentences ask for."""
+    shared = DistributedDataParallel(objective)
+    shared.broadcast_buffers = (
+        False  # the argument of this name is deprecated, and its successor younger than torch 2.11
+    )
+    return shared
+
+
 class PlainPasses:
     """Autograd; between ranks DistributedDataParallel, which sends gradients while the backward pass goes on."""
 
     def __init__(self, model: Transformer, config: Config, *, world: World, autocast: bool) -> None:
         objective = Objective(model, label_smoothing=config.train.label_smoothing, r_drop=config.train.r_drop)
-        # No buffers are sent: the only one is the table of sinusoids, as long as a rank's own sentences ask for.
-        self.objective: nn.Module = (
-            DistributedDataParallel(objective, broadcast_buffers=False) if world.size > 1 else objective
-        )
+        self.objective: nn.Module = _shared(objective) if world.size > 1 else objective
         self.model, self.world, self.autocast = model, world, autocast
 
     def make(self, shards: Shards, pairs_N: Numbers, /) -> Batch:

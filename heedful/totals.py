@@ -65,8 +65,8 @@ class Reading:
     """Numbers on their way to the host."""
 
     def __init__(self, numbers_6: Tensor) -> None:
-        # torch takes pinned memory for such a copy, so that it does not wait.
-        self._numbers_6 = numbers_6.to("cpu", non_blocking=True)
+        # From a GPU torch copies to pinned memory, without waiting. Elsewhere nothing would say when the copy is done.
+        self._numbers_6 = numbers_6.to("cpu", non_blocking=numbers_6.is_cuda)
         self._arrived: torch.cuda.Event | None = None
         if numbers_6.is_cuda:
             self._arrived = torch.cuda.Event()

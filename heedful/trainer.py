@@ -96,6 +96,12 @@ class Trainer:
             self.optimizer.found_inf = bad.float()  # type: ignore[attr-defined]
             self.optimizer.step()
 
+    def count_skipped_steps(self) -> None:
+        """Move what the device has counted so far to the progress; this waits for the device."""
+        skipped = self.progress.skipped_steps + int(self.totals.skipped_steps)
+        self.totals.skipped_steps.zero_()
+        self.progress = replace(self.progress, skipped_steps=skipped)
+
     def learning_rate(self, step: int) -> float:
         """Equation 3 with this run's settings."""
         train = self.config.train

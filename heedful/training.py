@@ -121,25 +121,35 @@ def train(
             step = trainer.progress.step
             reason, minutes_up = _agreed(trainer, stop(), clock)
             validates = validate is not None and (step % config.validate_steps == 0 or reason == "steps")
-            checkpoints = step % config.checkpoint_steps == 0 or minutes_up
+            pauses = validates or minutes_up or step % config.checkpoint_steps == 0 or bool(reason)
             if step % LOG_STEPS == 0 or reason:
                 pending.ask()
-            if validates or checkpoints or reason:
+            if pauses or not pending.can_wait:
                 yield from pending.record()
             if validate and validates:
                 with _uncounted(trainer, clock), _explained_out_of_memory(config):
                     validation = _validation(trainer, validate)
                 yield validation
                 reason = reason or _out_of_patience(trainer)
-            if (checkpoints or reason) and trainer.world.is_first:
-                with _uncounted(trainer, clock):
-                    writer.write(step, trainer.snapshot())
-                clock.last_checkpoint = time.monotonic()
-            yield from (CheckpointRecord(step, step_folder(run, step)) for step in writer.written())
+            if reason or minutes_up or step % config.checkpoint_steps == 0:
+                with _uncounted(trainer, clock), _explained_out_of_memory(config):
+                    _begin_checkpoint(trainer, writer, clock)
+            yield from _written(writer)
         writer.wait()
-        yield from (CheckpointRecord(step, step_folder(run, step)) for step in writer.written())
+        yield from _written(writer)
     trainer.world.barrier()
     yield EndRecord(trainer.progress.step, reason)
+
+
+def _begin_checkpoint(trainer: Trainer, writer: CheckpointWriter, clock: Clock) -> None:
+    trainer.count_skipped_steps()
+    if trainer.world.is_first:
+        writer.write(trainer.progress.step, trainer.snapshot)
+    clock.last_checkpoint = time.monotonic()
+
+
+def _written(writer: CheckpointWriter) -> Iterator[CheckpointRecord]:
+    return (CheckpointRecord(step, step_folder(writer.run, step)) for step in writer.written())
 
 
 def _batches(trainer: Trainer, shards: Shards) -> Iterator[list[AnyBatch]]:
@@ -166,10 +176,11 @@ def _agreed(trainer: Trainer, stop: bool, clock: Clock) -> tuple[str, bool]:
 
 
 class _Pending:
-    """The next step record: asked for after one step and read after the next, so that the device never waits."""
+    """The next step record: asked for after one step and read after the next, so that a GPU never waits."""
 
     def __init__(self, trainer: Trainer, run: Path, clock: Clock) -> None:
         self.trainer, self.run, self.clock = trainer, run, clock
+        self.can_wait = trainer.device.type == "cuda"  # elsewhere a step is over when its call is
         self._asked: tuple[Progress, Reading] | None = None
 
     def ask(self) -> None:

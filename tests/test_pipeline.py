@@ -225,8 +225,20 @@ def test_a_worker_that_is_killed_is_started_again(text: Path, tmp_path: Path, al
         os.kill(process_with(mark, f"RANK={rank}"), signal.SIGKILL)
         _, errors = all_.communicate(timeout=120)
     assert all_.returncode == 0, errors
+    assert b"a process died; all are started again" in errors
     assert b"going on from step" in errors
     assert_same_weights(alone, run, tolerance=1e-9)
+
+
+def test_an_error_that_would_come_again_is_said_and_not_tried_again(text: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    start(run, files(text), {"train": {"micro_batches": 4, "steps": 10}})
+    (run / "checkpoints" / "step-00000010" / "state.json").write_text("{")
+    more = ["--nproc", "2", "--set", "train.micro_batches=4", "--steps", "20"]
+    done = subprocess.run(command(run, text, *more), env=ENVIRONMENT, check=False, capture_output=True, text=True)
+    assert done.returncode == 2, done.stderr
+    assert "state.json: cannot be read" in done.stderr
+    assert "started again" not in done.stderr
 
 
 def wait_until(reached: Callable[[], bool]) -> None:

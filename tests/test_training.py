@@ -122,6 +122,16 @@ def test_checkpoints_by_the_clock_serve_resume_and_not_the_average(tmp_path: Pat
     assert [path.parent.name[-2:] for path in weights_to_average(tmp_path, last=5, every=10)] == ["10", "20"]
 
 
+def test_a_checkpoint_between_two_records_counts_the_skipped_steps_before_it(tmp_path: Path) -> None:
+    trainer = new_trainer(config(checkpoint_steps=7, steps=14))
+    spoilt = (2, 5, 9)
+    weight = trainer.model.embedding.weight_VD
+    weight.register_hook(lambda g: g * float("nan") if trainer.progress.step + 1 in spoilt else g)
+    records = run(trainer.config, tmp_path, trainer=trainer)
+    assert [load_snapshot(step_folder(tmp_path, step)).state["skipped_steps"] for step in (7, 14)] == [2, 3]
+    assert [r.skipped_steps for r in records if isinstance(r, StepRecord)] == [3]
+
+
 def test_training_goes_on_while_a_checkpoint_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first one is let through when step 15 has been done; it must hold the weights of step 10."""
     trainer, gate = new_trainer(config(steps=20)), threading.Event()

@@ -101,7 +101,7 @@ def _launch(order: Order, nproc: int) -> int:
     choose_device(order.device, local_rank=nproc - 1)
     check_micro_batches(World(size=nproc), plan(order).config.train.micro_batches)
     prepare_run(order, say=say)
-    return run_torchrun(nproc, sys.argv[1:])
+    return run_torchrun(nproc, sys.argv[1:], say=say)
 
 
 def _dry_run(order: Order) -> None:
