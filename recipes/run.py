@@ -3,7 +3,8 @@
     python recipes/run.py multi30k-en-de --data data/multi30k [--seeds 1 2 3] [-o runs]
 
 The folder holds train.en, train.de, valid.en, … and the test sets named below, plain or as .gz or .xz. The card of seed
-n is then in runs/RECIPE-n/model/card.json; with --publish it is copied to results/. A run that was interrupted goes on.
+n is then in runs/RECIPE-n/model/card.json. A run that was interrupted goes on. With --publish the cards are copied to
+results/ when all are there; one of other weights that lies there already gives way with --force alone.
 """
 
 from __future__ import annotations
@@ -12,7 +13,12 @@ import argparse
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
+
+from heedful.card import load_card
+from heedful.errors import HeedfulError
 
 HERE = Path(__file__).parent
 TESTS = {
@@ -27,15 +33,26 @@ TESTS = {
 VALIDATION = {"wmt14": "newstest2013"}  # elsewhere: valid
 
 
+def refuse(why: str) -> NoReturn:
+    """One line, and the exit code of what the user can mend."""
+    print(why, file=sys.stderr)
+    sys.exit(2)
+
+
 def languages(recipe: str) -> tuple[str, str]:
     """multi30k-en-de → en, de; ko-en → ko, en; built-in-en-de → en, de."""
-    source, target = [part for part in recipe.split("-") if len(part) == 2][-2:]
-    return source, target
+    codes = [part for part in recipe.split("-") if len(part) == 2][-2:]
+    if len(codes) < 2:
+        refuse(f"{recipe}: names no two languages; a recipe is called such as mine-en-de")
+    return codes[0], codes[1]
 
 
 def tests(recipe: str) -> tuple[str, ...]:
     """The names of the test sets."""
-    return next(names for prefix, names in TESTS.items() if recipe.startswith(prefix))
+    for prefix, names in TESTS.items():
+        if recipe.startswith(prefix):
+            return names
+    refuse(f"{recipe}: its test sets are not known; name them in TESTS of {Path(__file__).name}")
 
 
 def validation(recipe: str) -> str:
@@ -48,7 +65,7 @@ def find(folder: Path, name: str) -> str:
     for suffix in ("", ".xz", ".gz"):
         if (path := folder / f"{name}{suffix}").exists():
             return str(path)
-    sys.exit(f"{folder / name}: not there, nor as .xz or .gz; --data names the folder that holds it")
+    refuse(f"{folder / name}: not there, nor as .xz or .gz; --data names the folder that holds it")
 
 
 def heedful(*arguments: str) -> None:
@@ -60,17 +77,35 @@ def heedful(*arguments: str) -> None:
 
 def run(recipe: str, data: Path, output: Path, seed: int, device: str) -> Path:
     """Train and score with one seed; the card."""
-    (source, target), valid = languages(recipe), validation(recipe)
+    (source, target), valid, test_sets = languages(recipe), validation(recipe), tests(recipe)
     files = {"-s": f"train.{source}", "-t": f"train.{target}"}
     files |= {"--valid-source": f"{valid}.{source}", "--valid-target": f"{valid}.{target}"}
     named = [part for flag, name in files.items() for part in (flag, find(data, name))]
     folder = output / f"{recipe}-{seed}"
     how = ("--set", f"train.seed={seed}", "--device", device)
     heedful("train", str(HERE / f"{recipe}.toml"), *named, "-o", str(folder), *how)
-    for name in tests(recipe):
+    for name in test_sets:
         pair = ("-s", find(data, f"{name}.{source}"), "-r", find(data, f"{name}.{target}"))
         heedful("evaluate", "-m", str(folder), *pair, "--device", device)
     return folder / "model" / "card.json"
+
+
+def publish(cards: Sequence[Path], results: Path, *, force: bool) -> None:
+    """Copy the cards of runs/RECIPE-SEED/model to results/RECIPE-SEED.json: all of them, or none."""
+    places = {card: results / f"{card.parents[1].name}.json" for card in cards}
+    for card, place in places.items():
+        if place.exists() and not force and not is_of_same_weights(card, place):
+            refuse(f"{place}: is the card of other weights; --force replaces it by {card}")
+    for card, place in places.items():
+        shutil.copyfile(card, place)
+
+
+def is_of_same_weights(card: Path, published: Path) -> bool:
+    """Do two cards speak of the same model?"""
+    try:
+        return load_card(card).weights_sha256 == load_card(published).weights_sha256
+    except HeedfulError as error:
+        refuse(str(error))
 
 
 def main() -> None:
@@ -81,11 +116,12 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path, default=Path("runs"))
     parser.add_argument("--device", default="auto")
     parser.add_argument("--publish", action="store_true", help="copy the cards to results/")
+    parser.add_argument("--force", action="store_true", help="publish also over a card of other weights")
     arguments = parser.parse_args()
-    for seed in arguments.seeds:
-        card = run(arguments.recipe, arguments.data, arguments.output, seed, arguments.device)
-        if arguments.publish:
-            shutil.copyfile(card, HERE.parent / "results" / f"{arguments.recipe}-{seed}.json")
+    recipe, data, output = arguments.recipe, arguments.data, arguments.output
+    cards = [run(recipe, data, output, seed, arguments.device) for seed in arguments.seeds]
+    if arguments.publish:
+        publish(cards, HERE.parent / "results", force=arguments.force)
 
 
 if __name__ == "__main__":

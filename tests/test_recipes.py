@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from heedful.card import Card, load_card
 from heedful.cli import commands
 from heedful.config import Config, preset, read_toml, resolve
 from recipes import run
@@ -44,9 +45,62 @@ def test_every_recipe_can_be_run_from_a_folder_of_data(
     assert "seed = 3" in done.output
 
 
-def test_a_folder_without_the_text_is_named(tmp_path: Path) -> None:
-    with pytest.raises(SystemExit, match=r"train\.en: not there, nor as \.xz or \.gz"):
-        run.run("built-in-en-de", tmp_path, tmp_path / "runs", seed=1, device="cpu")
+@pytest.mark.parametrize(
+    ("recipe", "problem"),
+    [
+        ("built-in-en-de", "train.en: not there, nor as .xz or .gz"),
+        ("mine-en-de", "mine-en-de: its test sets are not known"),
+        ("mine", "mine: names no two languages"),
+    ],
+)
+def test_what_cannot_be_run_is_one_line_before_anything_is_trained(
+    recipe: str, problem: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "heedful", lambda *_: pytest.fail("nothing is to be trained"))
+    with pytest.raises(SystemExit) as left:
+        run.run(recipe, tmp_path, tmp_path / "runs", seed=1, device="cpu")
+    said = capsys.readouterr().err
+    assert left.value.code == 2
+    assert problem in said
+    assert said.count("\n") == 1
+
+
+def card_of(run_folder: Path, weights: str, name: str = "any") -> Path:
+    """The card of a run, as `heedful train` leaves it."""
+    empty = Card(
+        name=name,
+        source_language="en",
+        target_language="de",
+        weights_sha256=weights,
+        parameters=1,
+        vocab_size=8,
+        config={},
+    )
+    (run_folder / "model").mkdir(parents=True, exist_ok=True)
+    (run_folder / "model" / "card.json").write_text(empty.to_json())
+    return run_folder / "model" / "card.json"
+
+
+def test_a_result_gives_way_to_one_of_the_same_weights_and_to_another_by_force_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    results = tmp_path / "results"
+    results.mkdir()
+    cards = [card_of(tmp_path / f"mine-{seed}", str(seed)) for seed in (1, 2)]
+    run.publish(cards, results, force=False)
+    assert sorted(path.name for path in results.iterdir()) == ["mine-1.json", "mine-2.json"]
+    card_of(tmp_path / "mine-1", "1", name="scored again")
+    run.publish(cards, results, force=False)
+    assert load_card(results / "mine-1.json").name == "scored again"
+    card_of(tmp_path / "mine-1", "1", name="a third time")
+    card_of(tmp_path / "mine-2", "other weights")
+    with pytest.raises(SystemExit) as left:
+        run.publish(cards, results, force=False)
+    assert left.value.code == 2
+    assert "mine-2.json: is the card of other weights; --force" in capsys.readouterr().err
+    assert load_card(results / "mine-1.json").name == "scored again", "all are published, or none"
+    run.publish(cards, results, force=True)
+    assert load_card(results / "mine-2.json").weights_sha256 == "other weights"
 
 
 def test_the_recipes_of_the_paper_are_the_papers() -> None:
