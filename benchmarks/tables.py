@@ -206,8 +206,9 @@ def _facts(row: Row) -> list[list[str]]:
         ["time", f"{seconds.show(1)} s" + (f"; {hours.show(3)} GPU-hours" if hours else "")],
         ["machine", first.machine.describe()],
         ["code", "; ".join(dict.fromkeys(map(code, trainings)))],
-        ["pairs", f"{first.training.counts['kept']:,} of {first.training.counts['read']:,}"],
     ]
+    if {"kept", "read"} <= first.training.counts.keys():
+        facts += [["pairs", f"{first.training.counts['kept']:,} of {first.training.counts['read']:,}"]]
     files = (*first.training.source, *first.training.target)
     return [*facts, *([f"`{file.name}`, SHA-256 of the text", file.sha256 or "not known"] for file in files)]
 

@@ -84,13 +84,17 @@ def _data_rows(training: Training) -> Rows:
     for part, corpus in {"training": training.training, "validation": training.validation}.items():
         if corpus:
             rows += [[part, *_file_cells(file)] for file in (*corpus.source, *corpus.target)]
-            rows += [[part, "pairs kept", f"{corpus.counts['kept']:,}", _left_out(corpus)]]
+            rows += [[part, "pairs kept", _kept(corpus), _left_out(corpus)]]
     return rows
 
 
 def _file_cells(file: TextFile) -> list[str]:
     lines = "" if file.lines is None else f"{file.lines:,}"
     return [file.name, lines, file.sha256 or "not known: the file was no longer there, or changed"]
+
+
+def _kept(corpus: Corpus) -> str:
+    return f"{corpus.counts['kept']:,}" if "kept" in corpus.counts else "not known"
 
 
 def _left_out(corpus: Corpus) -> str:
@@ -173,8 +177,9 @@ def rows_by_recipe(cards: Sequence[Card]) -> list[Row]:
 
 
 def _recipe(card: Card) -> bytes:
-    """What two cards share that differ in the seed alone: settings, training text, sizes."""
-    config = {section: {f: v for f, v in fields.items() if f != "seed"} for section, fields in card.config.items()}
+    """What two cards share that differ in the seed alone: settings but train.seed, training text, sizes."""
+    unseeded = {name: value for name, value in card.config.get("train", {}).items() if name != "seed"}
+    config = card.config | {"train": unseeded}
     training = card.training
     digests = [file.sha256 for file in (*training.training.source, *training.training.target)] if training else []
     return msgspec.json.encode([config, card.vocab_size, digests], order="sorted")

@@ -351,6 +351,20 @@ def test_seeds_of_one_recipe_make_one_row_with_mean_and_spread(scored: tuple[Pat
     assert "±" not in side_by_side(rows_of(cards), "text").rsplit("\n", 1)[0]
 
 
+def test_a_seed_of_another_section_is_a_setting_like_others(scored: tuple[Path, Path]) -> None:
+    card = load_card(scored[0])
+    others = [msgspec.structs.replace(card, config=card.config | {"data": {"seed": seed}}) for seed in (1, 2)]
+    assert [len(row.cards) for row in rows_by_recipe(others)] == [1, 1]
+
+
+def test_a_card_without_the_usual_counts_is_shown(run: Path) -> None:
+    card = load_card(run)
+    assert card.training is not None
+    bare = msgspec.structs.replace(card.training.training, counts={})
+    training = msgspec.structs.replace(card.training, training=bare)
+    assert "| training | pairs kept | not known |" in to_markdown(msgspec.structs.replace(card, training=training))
+
+
 def test_what_is_no_card_gets_one_line(tmp_path: Path) -> None:
     (tmp_path / "card.json").write_text('{"format": 99, "name": "x"}')
     for path, problem in ((tmp_path / "nowhere", "no such file"), (tmp_path, "cannot be read as a card")):
