@@ -47,7 +47,7 @@ class Text(Struct, frozen=True, kw_only=True):
 
 
 class Split(Struct, frozen=True, kw_only=True):
-    """Aligned texts, one for each language; `held_out` gives every so-manieth pair to another split."""
+    """Aligned texts, one for each language; `held_out` gives every n-th pair to another split."""
 
     texts: dict[str, Text]
     lines: int | None = None  # where it is known

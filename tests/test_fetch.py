@@ -310,6 +310,10 @@ def test_a_server_without_the_file_says_so(server: Server, tmp_path: Path) -> No
         fetch(small(), tmp_path, mirror=server.url)
 
 
+def test_help_names_every_data_set() -> None:
+    assert "|".join(CATALOGUE) in call("fetch", "--help").stdout
+
+
 def test_an_unknown_data_set_names_those_there_are(tmp_path: Path) -> None:
     done = call("fetch", "wmt41", "-o", tmp_path / "new")
     assert isinstance(done.exception, ConfigError)

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import click
 
+from heedful.catalogue import CATALOGUE, data_set
 from heedful.commands.options import FILE, say
 
 
 @click.command()
-@click.argument("name", metavar="multi30k|iwslt14|wmt14|wmt14-en-fr")
+@click.argument("name", metavar="|".join(CATALOGUE))
 @click.option("-o", "--output", type=FILE, required=True, help="Folder to write to; downloads lie in its downloads/.")
 @click.option("--mirror", default="", metavar="URL", help="Fetch the files, by their own names, from below this URL.")
 def fetch(name: str, output: Path, mirror: str) -> None:
@@ -18,7 +19,6 @@ def fetch(name: str, output: Path, mirror: str) -> None:
 
     A broken download goes on; what is in DIR/downloads already is not fetched again, so that it works offline.
     """
-    from heedful.catalogue import data_set
     from heedful.fetch import fetch as fetch_texts
 
     wanted = data_set(name)
