@@ -2,8 +2,9 @@
 
 Downloads lie in `downloads/` under their own names, whoever put them there: what is there is checked and not fetched
 again, so that all works without a network. A broken download goes on where it broke. What was found is remembered in
-`fetch.json`; a file without a published digest is trusted the first time and must stay the same after. Nothing is
-unpacked under a name that an archive chose: members that the catalogue names are read, and the rest is left alone.
+`fetch.json`; a file without a published digest is trusted the first time and must stay the same after. A text that is
+not as we wrote it is somebody's work, and never written over. Nothing is unpacked under a name that an archive chose:
+members that the catalogue names are read, and the rest is left alone.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import re
 import shutil
 import tarfile
 import urllib.error
+import urllib.parse
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -26,7 +28,7 @@ from msgspec import Struct
 
 from heedful.catalogue import DataSet, Download, Form, Piece, Split
 from heedful.download import NO_NETWORK, Say, download_to
-from heedful.errors import DataError
+from heedful.errors import ConfigError, DataError
 
 DOWNLOADS, RECORD, PIECES = "downloads", "fetch.json", ".pieces"
 
@@ -59,16 +61,53 @@ class Record(Struct, frozen=True):
 
 def fetch(wanted: DataSet, folder: Path, *, mirror: str = "", say: Say = lambda _: None) -> dict[str, Path]:
     """Bring a data set into a folder; returns its text files by name. `mirror` is a URL with all downloads below it."""
+    if mirror:
+        _check_mirror(mirror)
+    paths = {name: folder / name for name in _text_names(wanted)}
     with _explained(folder):
-        (folder / DOWNLOADS).mkdir(parents=True, exist_ok=True)
         record = _read_record(folder, wanted)
-        if record.texts and all(_is_written(folder / name, text) for name, text in record.texts.items()):
+        _refuse_foreign(paths, record)
+        if all(path.exists() for path in paths.values()):
             say(f"{wanted.name} is in {folder} already, unchanged since it was written")
-            return {name: folder / name for name in record.texts}
+            return paths
+        (folder / DOWNLOADS).mkdir(parents=True, exist_ok=True)
         record = _fetch_all(wanted, folder, record, mirror, say)
-        texts = _write_texts(wanted, folder, say)
-        _write_record(folder, Record(wanted.name, record.downloads, texts))
-    return {name: folder / name for name in texts}
+        _write_texts(wanted, folder, record, say)
+    return paths
+
+
+def _check_mirror(mirror: str) -> None:
+    """What is no URL would be an error in many places."""
+    try:
+        parts = urllib.parse.urlsplit(mirror)
+        host = (parts.hostname or "").encode("idna")
+        is_url = parts.scheme in ("http", "https") and host and parts.port != 0 and re.fullmatch("[!-~]+", mirror)
+    except ValueError:
+        is_url = None
+    if not is_url:
+        raise ConfigError(f"--mirror {mirror!r} is no URL; give one such as https://host/folder")
+
+
+def _text_names(wanted: DataSet) -> list[str]:
+    """The files that a data set becomes."""
+    return [
+        f"{part}.{language}"
+        for name, split in wanted.splits.items()
+        for part in _parts(name, split)
+        for language in split.texts
+    ]
+
+
+def _parts(name: str, split: Split) -> list[str]:
+    """A split, and the one that is held out of it."""
+    return [name, *([split.held_out[0]] if split.held_out else [])]
+
+
+def _refuse_foreign(paths: Mapping[str, Path], record: Record) -> None:
+    """Nothing gives way that is not as we wrote it."""
+    for name, path in paths.items():
+        if path.exists() and not (name in record.texts and _is_written(path, record.texts[name])):
+            raise DataError(f"{path}: is there and not what fetch wrote; move it away or take another folder (-o)")
 
 
 @contextmanager
@@ -149,7 +188,8 @@ def _digest(path: Path, kind: str) -> str:
 # ------------------------------------------------------------------------------------------------------------ the texts
 
 
-def _write_texts(wanted: DataSet, folder: Path, say: Say) -> dict[str, Written]:
+def _write_texts(wanted: DataSet, folder: Path, record: Record, say: Say) -> None:
+    """All texts, or none. The record is written first: whatever happens then, what is in its place is known as ours."""
     pieces = folder / PIECES
     shutil.rmtree(pieces, ignore_errors=True)
     pieces.mkdir()
@@ -157,8 +197,10 @@ def _write_texts(wanted: DataSet, folder: Path, say: Say) -> dict[str, Written]:
         _take_out(wanted, folder, pieces)
         written: dict[str, Written] = {}
         for name, split in wanted.splits.items():
-            written |= _write_split(name, split, folder, pieces, say)
-        return written
+            written |= _write_split(name, split, pieces, say)
+        _write_record(folder, Record(wanted.name, record.downloads, written))
+        for name in written:
+            (pieces / name).replace(folder / name)
     finally:
         shutil.rmtree(pieces, ignore_errors=True)
 
@@ -227,9 +269,9 @@ def _talk_lines(lines: Iterator[bytes]) -> Iterator[bytes]:
             yield tagged[2].strip()
 
 
-def _write_split(name: str, split: Split, folder: Path, pieces: Path, say: Say) -> dict[str, Written]:
-    """The texts of a split, and of the one that is held out of it; all of them whole, or none."""
-    parts = [name, *([split.held_out[0]] if split.held_out else [])]
+def _write_split(name: str, split: Split, pieces: Path, say: Say) -> dict[str, Written]:
+    """The texts of a split, and of the one that is held out of it, among the pieces and under their own names."""
+    parts = _parts(name, split)
     temporary = {f"{part}.{language}": pieces / f"{part}.{language}" for part in parts for language in split.texts}
     columns = {
         language: chain.from_iterable(_lines_of(_piece_file(piece, pieces)) for piece in text.pieces)
@@ -239,8 +281,6 @@ def _write_split(name: str, split: Split, folder: Path, pieces: Path, say: Say) 
     _distribute(name, split, columns, temporary)
     written = {file: _look_at(path) for file, path in temporary.items()}
     _check_lines(name, split, written)
-    for file, path in temporary.items():
-        path.replace(folder / file)
     say(", ".join(f"{part}: {written[f'{part}.{next(iter(split.texts))}'].lines:,} pairs" for part in parts))
     for language, text in split.texts.items():
         if text.same_as and written[f"{name}.{language}"].sha256 != text.same_as:

@@ -259,6 +259,60 @@ def test_a_folder_of_another_data_set_is_left_alone(server: Server, tmp_path: Pa
         fetch(data_set("multi30k"), tmp_path, mirror=server.url)
 
 
+def contents(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_text_that_fetch_did_not_write_is_left_alone(server: Server, tmp_path: Path) -> None:
+    serve_small(server)
+    (tmp_path / "train.de").write_text("my own\n")
+    with pytest.raises(DataError, match=r"train\.de: is there and not what fetch wrote; move it away or take another"):
+        fetch(small(), tmp_path, mirror=server.url)
+    assert server.requests == []
+    assert [path.name for path in tmp_path.iterdir()] == ["train.de"], "nothing was written"
+
+
+def test_a_text_that_was_cleaned_by_hand_is_left_alone(server: Server, tmp_path: Path) -> None:
+    serve_small(server)
+    fetch(small(), tmp_path, mirror=server.url)
+    (tmp_path / "train.en").write_text("cleaned\n")
+    (tmp_path / "test.de").unlink()
+    before = contents(tmp_path)
+    with pytest.raises(DataError, match=r"train\.en: is there and not what fetch wrote"):
+        fetch(small(), tmp_path, mirror=server.url)
+    assert contents(tmp_path) == before
+
+
+def test_a_fetch_that_was_killed_while_it_put_its_texts_in_place_goes_on(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    serve_small(server)
+    replace = Path.replace
+
+    def killed(path: Path, target: Path) -> Path:
+        if target.name == "test.en":
+            raise KeyboardInterrupt
+        return replace(path, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "replace", killed)
+        with pytest.raises(KeyboardInterrupt):
+            fetch(small(), tmp_path, mirror=server.url)
+    assert (tmp_path / "train.en").exists()
+    assert fetch(small(), tmp_path, mirror=server.url)["test.en"].exists()
+
+
+@pytest.mark.parametrize(
+    "mirror",
+    ["foo", "http://[bad", "http://", "https:///folder", "ftp://host", "http://a..b", "http://h:x", "http://ä/ä"],
+)
+def test_a_mirror_that_is_no_url_is_named(mirror: str, tmp_path: Path) -> None:
+    done = call("fetch", "multi30k", "-o", tmp_path / "new", "--mirror", mirror)
+    assert isinstance(done.exception, ConfigError)
+    assert f"--mirror {mirror!r} is no URL" in str(done.exception)
+    assert not (tmp_path / "new").exists()
+
+
 # ------------------------------------------------------------------------------------------ the catalogue, the command
 
 
