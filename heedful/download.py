@@ -1,4 +1,8 @@
-"""A URL → a file, whole or not at all; what a broken download left is gone on with (HTTP's Range)."""
+"""A URL → a file, whole or not at all; what a broken download left is gone on with (HTTP's Range).
+
+Beside what is there of a file (`NAME.part`) lies what its server called it (`NAME.part.json`: URL, and ETag or date).
+Only a file that is still called so is gone on with; without such a name it is fetched anew.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,9 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO, TypeAlias
+
+import msgspec
+from msgspec import Struct
 
 from heedful import __version__
 
@@ -26,12 +33,48 @@ def download_to(path: Path, url: str, say: Say) -> None:
     part = path.with_name(f"{path.name}.part")
     _continue(url, part, say)
     part.replace(path)
+    _name_file(part).unlink(missing_ok=True)
+
+
+class _Named(Struct, frozen=True):
+    """What a server called the file that a part is of: HTTP's validator, its strong ETag or else its date."""
+
+    url: str
+    validator: str
+
+
+def _name_file(part: Path) -> Path:
+    return part.with_name(f"{part.name}.json")
+
+
+def _begun(url: str, part: Path) -> tuple[int, str]:
+    """How much is there that can be gone on with, and of what; (0, "") where nothing is."""
+    try:
+        named, size = msgspec.json.decode(_name_file(part).read_bytes(), type=_Named), part.stat().st_size
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        return 0, ""
+    return (size, named.validator) if named.url == url and size else (0, "")
+
+
+def _remember_name(url: str, part: Path, answer: http.client.HTTPResponse) -> None:
+    """Before anything is written: without a name, what is there cannot be gone on with."""
+    tag = answer.headers.get("ETag", "")
+    validator = tag if tag.startswith('"') else answer.headers.get("Last-Modified", "")
+    _forget(part)
+    if validator:
+        _name_file(part).write_bytes(msgspec.json.encode(_Named(url, validator)))
+
+
+def _forget(part: Path) -> None:
+    _name_file(part).unlink(missing_ok=True)
+    part.unlink(missing_ok=True)
 
 
 def _continue(url: str, part: Path, say: Say) -> None:
-    """Ask for what is missing; a server that cannot give a part gives the whole."""
-    begun = part.stat().st_size if part.exists() else 0
-    headers = {"User-Agent": f"heedful/{__version__}"} | ({"Range": f"bytes={begun}-"} if begun else {})
+    """Ask for what is missing of the same file; a server that has another, or cannot give a part, gives the whole."""
+    begun, validator = _begun(url, part)
+    headers = {"User-Agent": f"heedful/{__version__}"}
+    headers |= {"Range": f"bytes={begun}-", "If-Range": validator} if begun else {}
     request = urllib.request.Request(url, headers=headers)
     try:
         answer = urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS)
@@ -40,11 +83,25 @@ def _continue(url: str, part: Path, say: Say) -> None:
         if error.code != 416 or not begun:  # 416: there is nothing behind what we have
             raise
         if _total(error.headers.get("Content-Range")) != begun:
-            part.unlink()
+            _forget(part)
             _continue(url, part, say)
         return
-    with answer, part.open("ab" if answer.status == 206 else "wb") as file:
-        _copy(answer, file, say)
+    with answer:
+        if answer.status != 206 or not begun:
+            _remember_name(url, part, answer)
+        elif _first(answer.headers.get("Content-Range")) == begun:
+            say(f"  going on behind {begun / 1e6:,.1f} MB")
+        else:
+            _forget(part)
+            return _continue(url, part, say)
+        with part.open("ab") as file:
+            _copy(answer, file, say)
+
+
+def _first(content_range: str | None) -> int | None:
+    """Where the part begins that `Content-Range: bytes 200-999/1234` is of."""
+    found = re.match(r"bytes (\d+)-", content_range or "")
+    return int(found[1]) if found else None
 
 
 def _total(content_range: str | None) -> int | None:

@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import http.server
 import io
+import json
 import re
 import tarfile
 import threading
@@ -37,13 +38,15 @@ def tar(files: dict[str, bytes]) -> bytes:
 
 
 class Server:
-    """Files over HTTP with Range; it counts what it sent, and can break off."""
+    """Files over HTTP with Range and If-Range; it counts what it sent, and can break off."""
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
         self.requests: list[tuple[str, str | None]] = []
         self.break_after: int | None = None
         self.knows_ranges = True
+        self.header = "ETag"  # what it calls its files by; "": by nothing
+        self.begins_late = 0  # a part is one from so much further on
         outer = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -64,13 +67,20 @@ class Server:
         if name not in self.files:
             return handler.send_error(404)
         content = self.files[name]
-        begin = int(re.findall(r"\d+", wanted)[0]) if wanted and self.knows_ranges else 0
+        called = f'"{hashlib.md5(content).hexdigest()}"'
+        is_same = handler.headers["If-Range"] in (None, called)
+        begin = int(re.findall(r"\d+", wanted)[0]) if wanted and self.knows_ranges and is_same else 0
         if begin and begin >= len(content):
             handler.send_response(416)
             handler.send_header("Content-Range", f"bytes */{len(content)}")
             handler.send_header("Content-Length", "0")
             return handler.end_headers()
+        begin += self.begins_late if begin else 0
         handler.send_response(206 if begin else 200)
+        if begin:
+            handler.send_header("Content-Range", f"bytes {begin}-{len(content) - 1}/{len(content)}")
+        if self.header:
+            handler.send_header(self.header, called)
         handler.send_header("Content-Length", str(len(content) - begin))
         handler.end_headers()
         handler.wfile.write(content[begin:][: self.break_after])
@@ -161,15 +171,61 @@ def test_a_broken_download_goes_on(server: Server, tmp_path: Path, knows_ranges:
     texts = fetch(small(), tmp_path, mirror=server.url)
     assert server.requests[1] == ("train.en.gz", "bytes=20-")
     assert texts["train.en"].read_bytes() == PLAIN["train.en.gz"]
-    assert not list((tmp_path / "downloads").glob("*.part"))
+    assert not list((tmp_path / "downloads").glob("*.part*"))
+
+
+def broken(server: Server, folder: Path) -> None:
+    """A download that broke off after 20 bytes."""
+    serve_small(server)
+    server.break_after = 20
+    with pytest.raises(DataError, match="not fetched"):
+        fetch(small(), folder, mirror=server.url)
+    server.break_after = None
+
+
+@pytest.mark.parametrize("header", ["ETag", "Last-Modified"])
+def test_a_file_that_changed_since_the_download_broke_is_fetched_anew(
+    server: Server, tmp_path: Path, header: str
+) -> None:
+    server.header = header
+    broken(server, tmp_path)
+    server.files["train.en.gz"] = gzip.compress(b"other\ntext\nnow\n")
+    texts = fetch(small(), tmp_path, mirror=server.url)
+    assert server.requests[1] == ("train.en.gz", "bytes=20-")
+    assert texts["train.en"].read_bytes() == b"other\ntext\nnow\n"
+
+
+def test_a_part_of_unknown_origin_or_from_another_mirror_is_not_gone_on_with(server: Server, tmp_path: Path) -> None:
+    for folder, header in ((tmp_path / "nameless", ""), (tmp_path / "other", "ETag")):
+        server.header = header
+        broken(server, folder)
+        server.requests.clear()
+        (folder / "downloads" / "train.en.gz.part").write_bytes(b"of something else")
+        fetch(
+            small(), folder, mirror=f"{server.url}/" if header == "" else server.url.replace("127.0.0.1", "localhost")
+        )
+        assert server.requests[0] == ("train.en.gz", None)
+
+
+def test_a_part_that_begins_elsewhere_is_not_put_behind_what_is_there(server: Server, tmp_path: Path) -> None:
+    broken(server, tmp_path)
+    server.begins_late = 1
+    texts = fetch(small(), tmp_path, mirror=server.url)
+    assert texts["train.en"].read_bytes() == PLAIN["train.en.gz"]
+    assert server.requests[1:3] == [("train.en.gz", "bytes=20-"), ("train.en.gz", None)]
 
 
 def test_a_download_that_broke_at_its_very_end_is_whole(server: Server, tmp_path: Path) -> None:
     serve_small(server)
     (tmp_path / "downloads").mkdir()
     for name, content in (("train.en.gz", server.files["train.en.gz"]), ("train.de.gz", b"longer than it is" * 20)):
+        called = f'"{hashlib.md5(server.files[name]).hexdigest()}"'
         (tmp_path / "downloads" / f"{name}.part").write_bytes(content)
+        (tmp_path / "downloads" / f"{name}.part.json").write_text(
+            json.dumps({"url": f"{server.url}/{name}", "validator": called})
+        )
     texts = fetch(small(), tmp_path, mirror=server.url)
+    assert server.requests[0] == ("train.en.gz", f"bytes={len(server.files['train.en.gz'])}-")
     assert texts["train.en"].read_bytes() == PLAIN["train.en.gz"]
     assert texts["train.de"].read_bytes() == PLAIN["train.de.gz"], "what was no beginning of it was fetched anew"
 
