@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -201,19 +202,11 @@ def write_translations(folder: Path, evaluation: Evaluation, lines: Sequence[str
     _write(folder / EVALUATIONS / evaluation.file_name, "".join(f"{line}\n" for line in lines))
 
 
-def read_translations(folder: Path) -> dict[str, str]:
-    """All translations that lie beside a card, by the file's name."""
-    files = (folder / EVALUATIONS).glob("*.txt")
-    return {file.name: file.read_text(encoding="utf-8") for file in files}
-
-
-def keep_translations(folder: Path, translations: dict[str, str]) -> None:
-    """Put back what `read_translations` gave."""
-    if translations:
-        with _explained(folder / EVALUATIONS):
-            (folder / EVALUATIONS).mkdir(exist_ok=True)
-        for name, text in translations.items():
-            _write(folder / EVALUATIONS / name, text)
+def copy_translations(folder: Path, to: Path) -> None:
+    """All translations that lie beside a card, for a folder that is to take the place of this one."""
+    if (folder / EVALUATIONS).is_dir():
+        with _explained(to / EVALUATIONS):
+            shutil.copytree(folder / EVALUATIONS, to / EVALUATIONS)
 
 
 @contextmanager

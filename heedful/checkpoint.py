@@ -12,7 +12,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -69,24 +70,32 @@ class Snapshot:
 # ------------------------------------------------------------------------------------------------------------ writing
 
 
-def write_whole(folder: Path, files: Mapping[str, Mapping[str, Tensor] | str | Path]) -> None:
-    """Write a folder so that it is there whole or not at all: under another name, flushed, renamed.
+@contextmanager
+def writing_whole(folder: Path) -> Iterator[Path]:
+    """A folder to write into, which is then there whole or not at all: flushed, and renamed.
 
-    What is to be written under a name is tensors, a text, or a file to copy. An older folder of that name gives way.
+    An older folder of that name gives way, and is still there until then.
     """
     temporary = folder.with_name(f".{folder.name}.writing")
     shutil.rmtree(temporary, ignore_errors=True)
     try:
         temporary.mkdir(parents=True)
-        for name, content in files.items():
-            _write_file(temporary / name, content)
-        _flush(temporary)
+        yield temporary
+        for path in (*temporary.rglob("*"), temporary):
+            _flush(path)
         _replace_folder(temporary, folder)
     except (OSError, SafetensorError) as error:
-        shutil.rmtree(temporary, ignore_errors=True)
         raise CheckpointError(
             f"{folder}: could not be written ({error}); what was there before is still there"
         ) from None
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _write_files(folder: Path, files: Mapping[str, Mapping[str, Tensor] | str | Path]) -> None:
+    """What is to be written under a name is tensors, a text, or a file to copy."""
+    for name, content in files.items():
+        _write_file(folder / name, content)
 
 
 def _write_file(path: Path, content: Mapping[str, Tensor] | str | Path) -> None:
@@ -96,7 +105,6 @@ def _write_file(path: Path, content: Mapping[str, Tensor] | str | Path) -> None:
         path.write_text(content, encoding="utf-8")
     else:
         save_file({name: tensor.detach().contiguous() for name, tensor in content.items()}, path, metadata=FORMAT)
-    _flush(path)
 
 
 def _flush(path: Path) -> None:
@@ -127,13 +135,20 @@ def save_checkpoint(run: Path, step: int, snapshot: Snapshot) -> Path:
     """Write a whole checkpoint."""
     folder = step_folder(run, step)
     state = json.dumps(snapshot.state, indent=1) + "\n"
-    write_whole(folder, {WEIGHTS: snapshot.weights, MOMENTS: snapshot.moments, STATE: state})
+    with writing_whole(folder) as temporary:
+        _write_files(temporary, {WEIGHTS: snapshot.weights, MOMENTS: snapshot.moments, STATE: state})
     return folder
 
 
 def save_model(folder: Path, weights: Mapping[str, Tensor], config: Config, tokenizer: Path) -> None:
     """Write a model folder, which stands alone."""
-    write_whole(folder, {WEIGHTS: weights, CONFIG: to_toml(config), TOKENIZER: tokenizer})
+    with writing_whole(folder) as temporary:
+        write_model(temporary, weights, config, tokenizer)
+
+
+def write_model(folder: Path, weights: Mapping[str, Tensor], config: Config, tokenizer: Path) -> None:
+    """The files of a model, into a folder that is there."""
+    _write_files(folder, {WEIGHTS: weights, CONFIG: to_toml(config), TOKENIZER: tokenizer})
 
 
 def prune_checkpoints(run: Path, *, keep_whole: int, keep_weights: int, every: int) -> None:

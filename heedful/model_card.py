@@ -6,7 +6,6 @@ The scores on an older card are kept as long as the weights are the same, bit fo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
@@ -17,20 +16,18 @@ from heedful.card import (
     CARD,
     Card,
     Corpus,
-    Evaluation,
     Training,
+    copy_translations,
     corpus,
-    keep_translations,
     load_card,
     named_files,
-    read_translations,
     weights_digest,
     write_card,
 )
 from heedful.card_tables import to_markdown
 from heedful.checkpoint import MODEL, TOKENIZER, ModelFiles, find_model, load_config
 from heedful.encoding import Encoding
-from heedful.errors import CheckpointError, DataError
+from heedful.errors import DataError
 from heedful.provenance import commit, machine, now
 from heedful.run_folder import TRAINING_DATA, VALIDATION_DATA
 from heedful.shards import is_current, open_shards
@@ -55,38 +52,23 @@ def new_card(files: ModelFiles, name: str = "") -> Card:
 
 
 def card_of(files: ModelFiles) -> Card | None:
-    """The card that lies there, if it speaks of these weights; one that cannot be read is not to be written over."""
-    folder = files.config.parent
-    if not (folder / CARD).is_file():
-        return None
-    card = load_card(folder)
-    return card if card.weights_sha256 == weights_digest(files.weights) else None
+    """The card that lies there, if it speaks of these weights."""
+    card = card_in(files.config.parent)
+    return card if card and card.weights_sha256 == weights_digest(files.weights) else None
 
 
-class Remembered(msgspec.Struct, frozen=True):
-    """What was known of a model folder before it was written anew."""
-
-    weights_sha256: str = ""
-    evaluations: tuple[Evaluation, ...] = ()
-    translations: dict[str, str] = {}
+def card_in(folder: Path) -> Card | None:
+    """The card of a model folder; one that cannot be read is an error, for it is not to be written over."""
+    return load_card(folder / CARD) if (folder / CARD).is_file() else None
 
 
-def remember(model: Path) -> Remembered:
-    """The scores and translations of a model folder; nothing where it has none."""
-    with suppress(CheckpointError, OSError, UnicodeDecodeError):
-        card = load_card(model)
-        return Remembered(card.weights_sha256, card.evaluations, read_translations(model))
-    return Remembered()
-
-
-def write_training_card(run: Path, name: str, trainer: Trainer, averaged: Sequence[Path], before: Remembered) -> None:
-    """The card of the model that a run has come to."""
-    folder = run / MODEL
-    card = new_card(find_model(folder), name or run.absolute().name)
+def write_training_card(folder: Path, run: Path, name: str, trainer: Trainer, averaged: Sequence[Path]) -> None:
+    """The card of the model that a run has come to, into a folder that is to become the run's `model/`."""
+    card, before = new_card(find_model(folder), name or run.absolute().name), card_in(run / MODEL)
     card = msgspec.structs.replace(card, training=_training(run, trainer, averaged))
-    if card.weights_sha256 == before.weights_sha256:
+    if before and card.weights_sha256 == before.weights_sha256:
         card = msgspec.structs.replace(card, evaluations=before.evaluations)
-        keep_translations(folder, before.translations)
+        copy_translations(run / MODEL, folder)
     write_card(folder, card, to_markdown(card))
 
 

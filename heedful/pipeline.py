@@ -16,6 +16,7 @@ import torch
 
 from heedful import checkpoint, language_id
 from heedful.batching import derived_seed
+from heedful.card import holding
 from heedful.config import Config, Layer, to_layer, to_toml
 from heedful.corpus import language_of, languages_of_tsv, read_pairs
 from heedful.device import choose_device
@@ -23,7 +24,7 @@ from heedful.distributed import World, check_micro_batches, process_group, world
 from heedful.encoding import Encoding
 from heedful.errors import CheckpointError, ConfigError, DataError
 from heedful.model.transformer import Transformer
-from heedful.model_card import remember, write_training_card
+from heedful.model_card import card_in, write_training_card
 from heedful.run_folder import (
     TRAINING_DATA,
     VALIDATION_DATA,
@@ -153,6 +154,7 @@ def _say_nothing(text: str) -> None:
 def _clean_up(run: Path, made: Plan) -> None:
     """Take away what a killed start left half done; what a run that has begun says of itself stays as it is."""
     checkpoint.remove_unfinished(run)
+    card_in(run / checkpoint.MODEL)  # one that cannot be read would not be replaced: better said now than in the end
     if not has_begun(run):
         if not _is_config_of(run, made.config):
             (run / checkpoint.TOKENIZER).unlink(missing_ok=True)  # made by other settings, and used by nothing yet
@@ -323,9 +325,12 @@ def _log(run: Path, record: Record) -> None:
 
 
 def _finish(trainer: Trainer, order: Order, say: Callable[[str], None]) -> None:
-    """§6.1: what to translate with is the average of the last checkpoints; or the moving average at the last step."""
+    """§6.1: what to translate with is the average of the last checkpoints; or the moving average at the last step.
+
+    The model's folder is replaced when all of it is there: a card with scores is at no moment without them.
+    """
     config, run = trainer.config, order.run
-    train_config, before = config.train, remember(run / checkpoint.MODEL)
+    train_config, model = config.train, run / checkpoint.MODEL
     if train_config.ema_decay:
         paths = [checkpoint.step_folder(run, checkpoint.checkpoint_steps(run)[-1]) / checkpoint.WEIGHTS]
         say(f"the model is the moving average of the weights (train.ema_decay = {train_config.ema_decay})")
@@ -333,9 +338,10 @@ def _finish(trainer: Trainer, order: Order, say: Callable[[str], None]) -> None:
         paths = checkpoint.weights_to_average(run, last=train_config.average_last, every=train_config.checkpoint_steps)
         names = ", ".join(path.parent.name for path in paths)
         say(f"averaging {len(paths)} of at most {train_config.average_last} checkpoints: {names}")
-    checkpoint.save_model(run / checkpoint.MODEL, checkpoint.average(paths), config, run / checkpoint.TOKENIZER)
-    _fit_language_id(config, run / checkpoint.MODEL)
-    write_training_card(run, order.name, trainer, paths, before)
+    with holding(model), checkpoint.writing_whole(model) as folder:
+        checkpoint.write_model(folder, checkpoint.average(paths), config, run / checkpoint.TOKENIZER)
+        _fit_language_id(config, folder)
+        write_training_card(folder, run, order.name, trainer, paths)
 
 
 def _fit_language_id(config: Config, model: Path) -> None:

@@ -221,6 +221,33 @@ def test_starting_a_finished_run_again_keeps_the_scores_and_new_weights_drop_the
     assert not (run / "model" / "evaluations").exists()
 
 
+def test_a_run_that_is_killed_while_it_renews_its_model_keeps_the_scores(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = trained(text, tmp_path / "run")
+    evaluated(run, text)
+    before = {path: path.read_bytes() for path in (run / "model").rglob("*") if path.is_file()}
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("heedful.language_id.fit", killed)
+    with pytest.raises(KeyboardInterrupt):
+        trained(text, run)
+    assert {path: path.read_bytes() for path in (run / "model").rglob("*") if path.is_file()} == before
+
+
+def test_training_does_not_write_over_a_card_that_it_cannot_read(text: Path, tmp_path: Path) -> None:
+    run = trained(text, tmp_path / "run", **{"train.steps": 2})
+    (run / "model" / "card.json").write_text('{"format": 2}')
+    weights = (run / "model" / "model.safetensors").read_bytes()
+    with pytest.raises(CheckpointError, match=r"card\.json: cannot be read as a card"):
+        trained(text, run)
+    assert (run / "model" / "card.json").read_text() == '{"format": 2}'
+    assert (run / "model" / "model.safetensors").read_bytes() == weights
+    assert not (run / "checkpoints" / "step-00000004").exists(), "it is said before the work, not behind it"
+
+
 def test_scores_of_other_weights_do_not_stay_on_the_card(text: Path, tmp_path: Path) -> None:
     model, other = small_model(tmp_path / "small"), small_model(tmp_path / "other", seed=2)
     evaluated(model, text)
