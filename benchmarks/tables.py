@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from heedful.card import Card, Evaluation, Training, load_card
-from heedful.card_tables import Row, cell, code, markdown_table, rows_by_recipe
+from heedful.card_tables import Row, cell, codes, machines, markdown_table, precisions, rows_by_recipe
 from heedful.evaluation import Report
 
 ROOT = Path(__file__).parents[1]
@@ -201,11 +201,11 @@ def _facts(row: Row) -> list[list[str]]:
     assert speed
     facts += [
         ["seeds", ", ".join(str(t.seed) for t in trainings)],
-        ["steps", f"{first.steps:,}; average of {len(first.averaged_steps)}; {first.precision}"],
+        ["steps", f"{first.steps:,}; average of {len(first.averaged_steps)}; {precisions(first)}"],
         ["target tokens", f"{first.target_tokens:,}; {speed.mean:,.0f} a second, validation included"],
         ["time", f"{seconds.show(1)} s" + (f"; {hours.show(3)} GPU-hours" if hours else "")],
-        ["machine", first.machine.describe()],
-        ["code", "; ".join(dict.fromkeys(map(code, trainings)))],
+        ["machine", machines(first)],
+        ["code", "; ".join(dict.fromkeys(map(codes, trainings)))],
     ]
     if {"kept", "read"} <= first.training.counts.keys():
         facts += [["pairs", f"{first.training.counts['kept']:,} of {first.training.counts['read']:,}"]]

@@ -24,6 +24,7 @@ from heedful.corpus import text_digest, uncompressed
 from heedful.errors import CheckpointError, DataError
 from heedful.evaluation import Report
 from heedful.provenance import Machine
+from heedful.starts import Share
 
 CARD, MARKDOWN, EVALUATIONS = "card.json", "card.md", "evaluations"
 FORMAT = 1
@@ -46,19 +47,20 @@ class Corpus(Struct, frozen=True):
 
 
 class Training(Struct, frozen=True, kw_only=True):
-    """How the weights came about."""
+    """How the weights came about. Code, machine and precision are those of the last start; `shares` has all starts."""
 
     date: str
     version: str
     commit: str
     machine: Machine
     precision: str
+    shares: tuple[Share, ...] = ()
     seed: int
     steps: int
     target_tokens: int
     seconds: float  # validation included, interruptions not
     tokens_per_second: float  # target tokens / seconds
-    gpu_hours: float | None  # None: no GPU
+    gpu_hours: float | None  # None: no GPU, or not known
     averaged_steps: tuple[int, ...]
     training: Corpus
     validation: Corpus | None

@@ -13,6 +13,7 @@ from heedful.card import Card, Corpus, Evaluation, TextFile, Training
 from heedful.config import Layer, layer_to_toml
 from heedful.evaluation import Report, plain_table
 from heedful.significance import BLEU, CHRF, Comparison, paired_bootstrap, unpack
+from heedful.starts import Share
 
 Rows: TypeAlias = list[list[str]]  # the first is the heading
 Form: TypeAlias = Literal["text", "md"]
@@ -48,10 +49,11 @@ def _sections(card: Card) -> list[Section]:
     facts = [["", ""], ["model", f"{card.parameters:,} parameters, {card.vocab_size:,} word pieces"]]
     facts += _training_facts(training, card.config) if training else [["training", "not known"]]
     facts += [["weights, SHA-256", card.weights_sha256]]
+    starts = [Section("Starts", rows)] if training and len(rows := _start_rows(training)) > 2 else []
     files = [Section("Data", _data_rows(training))] if training else []
     scores = [_scores(evaluation) for evaluation in card.evaluations]
     toml = layer_to_toml(card.config).rstrip()
-    return [Section("Model", facts), *files, *scores, Section("Configuration", lines=tuple(toml.splitlines()))]
+    return [Section("Model", facts), *starts, *files, *scores, Section("Configuration", lines=tuple(toml.splitlines()))]
 
 
 def _training_facts(training: Training, config: Layer) -> Rows:
@@ -63,20 +65,49 @@ def _training_facts(training: Training, config: Layer) -> Rows:
     return [
         ["average of", f"all steps, train.ema_decay = {decay}" if decay else averaged],
         ["seed", str(training.seed)],
-        ["trained", f"{training.steps:,} steps, {training.target_tokens:,} target tokens, {training.precision}"],
+        ["trained", f"{training.steps:,} steps, {training.target_tokens:,} target tokens, {precisions(training)}"],
         [
             "time",
             f"{training.seconds:,.1f} s, validation included: {training.tokens_per_second:,.0f} target tokens/s{hours}",
         ],
-        ["machine", training.machine.describe()],
-        ["code", code(training)],
+        ["machine", machines(training)],
+        ["code", codes(training)],
         ["date", training.date],
     ]
 
 
-def code(made: Training | Evaluation) -> str:
+def code(made: Training | Evaluation | Share) -> str:
     """Version and commit."""
     return f"heedful {made.version}" + (f", commit {made.commit}" if made.commit else "")
+
+
+def codes(training: Training) -> str:
+    """Version and commit of all starts."""
+    return _all(training, code)
+
+
+def machines(training: Training) -> str:
+    """The machines of all starts."""
+    return _all(training, lambda made: made.machine.describe())
+
+
+def precisions(training: Training) -> str:
+    """The numbers that were computed in, of all starts."""
+    return _all(training, lambda made: made.precision)
+
+
+def _all(training: Training, say: Callable[[Training | Share], str]) -> str:
+    """What differs between starts, in their order; a card without starts speaks of one."""
+    return "; ".join(dict.fromkeys(map(say, training.shares or (training,))))
+
+
+def _start_rows(training: Training) -> Rows:
+    rows = [["date", "steps", "target tokens", "s", "precision", "machine", "code"]]
+    for share in training.shares:
+        figures = [f"{share.steps:,}", f"{share.target_tokens:,}", f"{share.seconds:,.1f}"]
+        rows.append([share.date, *figures, share.precision, share.machine.describe(), code(share)])
+    unknown = training.steps - sum(share.steps for share in training.shares) if training.shares else 0
+    return [*rows, *([["not known", f"{unknown:,}", "", "", "", "", ""]] if unknown else [])]
 
 
 def _data_rows(training: Training) -> Rows:
@@ -266,8 +297,8 @@ def _training_row(row: Row) -> list[str]:
         f"{statistics.fmean(seconds):,.1f}",
         f"{statistics.fmean(speeds):,.0f}",
         f"{statistics.fmean(hours):.3f}" if hours else "",
-        trainings[0].machine.describe(),
-        code(trainings[0]),
+        machines(trainings[0]),
+        codes(trainings[0]),
     ]
 
 

@@ -1,6 +1,6 @@
 """The card of a model folder, when its training ends, and when it has none yet.
 
-The scores on an older card are kept as long as the weights are the same, bit for bit.
+What an older card says of the training, and its scores, are kept as long as the weights are the same, bit for bit.
 """
 
 from __future__ import annotations
@@ -28,12 +28,13 @@ from heedful.card_tables import to_markdown
 from heedful.checkpoint import MODEL, TOKENIZER, ModelFiles, find_model, load_config
 from heedful.encoding import Encoding
 from heedful.errors import DataError
-from heedful.provenance import commit, machine, now
+from heedful.provenance import machine, now
 from heedful.run_folder import TRAINING_DATA, VALIDATION_DATA
 from heedful.shards import is_current, open_shards
 from heedful.sizes import num_parameters
+from heedful.starts import Place, Share, Start, begin, read_starts, shares
 from heedful.tokenizer import Tokenizer
-from heedful.trainer import Trainer
+from heedful.trainer import Progress, Trainer
 
 
 def new_card(files: ModelFiles, name: str = "") -> Card:
@@ -62,32 +63,61 @@ def card_in(folder: Path) -> Card | None:
     return load_card(folder / CARD) if (folder / CARD).is_file() else None
 
 
-def write_training_card(folder: Path, run: Path, name: str, trainer: Trainer, averaged: Sequence[Path]) -> None:
+def write_start(run: Path, name: str, trainer: Trainer, commit: str) -> None:
+    """Write down that a run begins, or goes on, here and now: by the code of this commit and for the card."""
+    here = machine(trainer.device.type, processes=trainer.world.size)
+    place = _place(trainer.progress)
+    begin(
+        run,
+        Start(
+            name=name,
+            date=now(),
+            version=__version__,
+            commit=commit,
+            machine=here,
+            precision=trainer.precision,
+            place=place,
+        ),
+    )
+
+
+def _place(progress: Progress) -> Place:
+    return Place(progress.step, progress.target_tokens, progress.seconds)
+
+
+def write_training_card(folder: Path, run: Path, trainer: Trainer, averaged: Sequence[Path]) -> None:
     """The card of the model that a run has come to, into a folder that is to become the run's `model/`."""
-    card, before = new_card(find_model(folder), name or run.absolute().name), card_in(run / MODEL)
-    card = msgspec.structs.replace(card, training=_training(run, trainer, averaged))
-    if before and card.weights_sha256 == before.weights_sha256:
-        card = msgspec.structs.replace(card, evaluations=before.evaluations)
+    starts, before = read_starts(run), card_in(run / MODEL)
+    names = [start.name for start in starts if start.name] or [run.absolute().name]
+    card = new_card(find_model(folder), names[-1])
+    kept = before if before and before.weights_sha256 == card.weights_sha256 else None
+    if kept:
+        card = msgspec.structs.replace(card, evaluations=kept.evaluations)
         copy_translations(run / MODEL, folder)
+    if kept and kept.training:
+        card = msgspec.structs.replace(card, name=kept.name, training=kept.training)
+    else:
+        card = msgspec.structs.replace(card, training=_training(run, trainer, averaged, starts))
     write_card(folder, card, to_markdown(card))
 
 
-def _training(run: Path, trainer: Trainer, averaged: Sequence[Path]) -> Training:
+def _training(run: Path, trainer: Trainer, averaged: Sequence[Path], starts: Sequence[Start]) -> Training:
     config, progress, tokenizer = trainer.config, trainer.progress, Tokenizer.load(run / TOKENIZER)
-    data = config.data
-    here = machine(trainer.device.type, processes=trainer.world.size)
+    data, done = config.data, shares(starts, _place(progress))
+    last = done[-1] if done else starts[-1]
     return Training(
         date=now(),
-        version=__version__,
-        commit=commit(),
-        machine=here,
-        precision=trainer.precision,
+        version=last.version,
+        commit=last.commit,
+        machine=last.machine,
+        precision=last.precision,
+        shares=done,
         seed=config.train.seed,
         steps=progress.step,
         target_tokens=progress.target_tokens,
         seconds=progress.seconds,
         tokens_per_second=progress.target_tokens / max(progress.seconds, 1e-9),
-        gpu_hours=here.num_gpus * progress.seconds / 3600 if here.gpu else None,
+        gpu_hours=_gpu_hours(done, progress.step),
         averaged_steps=tuple(int(path.parent.name.removeprefix("step-")) for path in averaged),
         training=_corpus(run / TRAINING_DATA, data.source, data.target, Encoding.for_training(config, tokenizer)),
         validation=(
@@ -101,6 +131,13 @@ def _training(run: Path, trainer: Trainer, averaged: Sequence[Path]) -> Training
             else None
         ),
     )
+
+
+def _gpu_hours(done: Sequence[Share], steps: int) -> float | None:
+    """Of all starts together; None without a GPU, or where a start is not known."""
+    if sum(share.steps for share in done) < steps or not any(share.machine.gpu for share in done):
+        return None
+    return sum(share.machine.num_gpus * share.seconds for share in done) / 3600
 
 
 def _corpus(shards: Path, source: Sequence[str], target: Sequence[str], encoding: Encoding) -> Corpus:

@@ -24,7 +24,8 @@ from heedful.distributed import World, check_micro_batches, process_group, world
 from heedful.encoding import Encoding
 from heedful.errors import CheckpointError, ConfigError, DataError
 from heedful.model.transformer import Transformer
-from heedful.model_card import card_in, write_training_card
+from heedful.model_card import card_in, write_start, write_training_card
+from heedful.provenance import commit
 from heedful.run_folder import (
     TRAINING_DATA,
     VALIDATION_DATA,
@@ -123,7 +124,7 @@ def run_training(
 
     `say` hears what the user should know; `on_record` what happens; `stop` is asked after each step.
     """
-    world = world_from_environment()
+    world, code = world_from_environment(), commit()  # a checkout may move on while this trains
     made = plan(order)
     check_micro_batches(world, made.config.train.micro_batches)
     device = choose_device(order.device, local_rank=world.local_rank)
@@ -135,6 +136,8 @@ def run_training(
         stack.enter_context(process_group(world, device))
         tokenizer, shards, valid = _prepared(order.run, made, world, say_first)
         trainer = _trainer(order, made.config, tokenizer, device=device, world=world, say=say_first)
+        if world.is_first:
+            write_start(order.run, order.name, trainer, code)
         validate = make_validate(valid, tokenizer, made.config) if valid else None
         return _train(trainer, shards, order, validate=validate, stop=stop, on_record=on_record, say=say_first)
 
@@ -312,7 +315,7 @@ def _train(
             on_record(trainer.config, record)
     finished = reason in ("steps", "patience")
     if finished and trainer.world.is_first:
-        _finish(trainer, order, say)
+        _finish(trainer, run, say)
     model, progress = run / checkpoint.MODEL if finished else None, trainer.progress
     return Outcome(run, model, progress.step, progress.seconds, reason, scores)
 
@@ -324,13 +327,13 @@ def _log(run: Path, record: Record) -> None:
         append_metrics(run, {"kind": "validation", "step": record.step} | asdict(record.scores))
 
 
-def _finish(trainer: Trainer, order: Order, say: Callable[[str], None]) -> None:
+def _finish(trainer: Trainer, run: Path, say: Callable[[str], None]) -> None:
     """§6.1: what to translate with is the average of the last checkpoints; or the moving average at the last step.
 
     The model's folder is replaced when all of it is there: a card with scores is at no moment without them.
     """
-    config, run = trainer.config, order.run
-    train_config, model = config.train, run / checkpoint.MODEL
+    config, model = trainer.config, run / checkpoint.MODEL
+    train_config = config.train
     if train_config.ema_decay:
         paths = [checkpoint.step_folder(run, checkpoint.checkpoint_steps(run)[-1]) / checkpoint.WEIGHTS]
         say(f"the model is the moving average of the weights (train.ema_decay = {train_config.ema_decay})")
@@ -341,7 +344,7 @@ def _finish(trainer: Trainer, order: Order, say: Callable[[str], None]) -> None:
     with holding(model), checkpoint.writing_whole(model) as folder:
         checkpoint.write_model(folder, checkpoint.average(paths), config, run / checkpoint.TOKENIZER)
         _fit_language_id(config, folder)
-        write_training_card(folder, run, order.name, trainer, paths)
+        write_training_card(folder, run, trainer, paths)
 
 
 def _fit_language_id(config: Config, model: Path) -> None:

@@ -82,10 +82,15 @@ def has_begun(run: Path) -> bool:
 
 def write_config(run: Path, config: Config) -> None:
     """config.toml, whole or not at all."""
-    with _writing(run / CONFIG):
-        temporary = run / f".{CONFIG}.writing"
-        temporary.write_text(to_toml(config), encoding="utf-8")
-        temporary.replace(run / CONFIG)
+    write_text(run / CONFIG, to_toml(config))
+
+
+def write_text(path: Path, text: str) -> None:
+    """A file of the run, whole or not at all."""
+    with _writing(path):
+        temporary = path.with_name(f".{path.name}.writing")
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
 
 
 @contextmanager
@@ -139,10 +144,7 @@ def cut_metrics(run: Path, step: int) -> None:
         return
     lines = path.read_text(encoding="utf-8").splitlines()
     kept = [line for line in lines if _step_of(line) <= step]
-    with _writing(path):
-        temporary = run / f".{METRICS}.writing"
-        temporary.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")
-        temporary.replace(path)
+    write_text(path, "".join(f"{line}\n" for line in kept))
 
 
 def _step_of(line: str) -> float:

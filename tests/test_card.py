@@ -26,6 +26,8 @@ from heedful.cli import commands
 from heedful.corpus import text_digest
 from heedful.errors import CheckpointError, HeedfulError
 from heedful.model_evaluation import evaluate_translator, keep_on_card
+from heedful.provenance import Machine
+from heedful.starts import Place, Start, begin, read_starts, shares
 from heedful.translation import ScoredPair, Translator
 from tests.small_models import TEXT, small_model
 
@@ -37,6 +39,10 @@ SETTINGS: dict[str, Any] = {
     "model.d_ff": 32,
     "model.num_layers": 1,
 }
+
+
+ONE_MACHINE = Machine(processor="one", cores=2, gpu="a GPU", num_gpus=8, torch="2", python="3")
+OTHER_MACHINE = Machine(processor="other", cores=4, gpu="another GPU", num_gpus=2, torch="2", python="3")
 
 
 @pytest.fixture(scope="module")
@@ -155,6 +161,77 @@ def test_the_recipe_gives_the_card_its_name(text: Path, tmp_path: Path) -> None:
     settings = SETTINGS | {"train.steps": 1}
     train(text / "train.en", text / "train.de.gz", tmp_path / "run", recipe=recipe, device="cpu", settings=settings)
     assert load_card(tmp_path / "run").name == "cats-en-de"
+
+
+def test_starting_a_finished_run_again_changes_nothing_that_its_card_says(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = tmp_path / "cats-en-de.toml"
+    recipe.write_text('preset = "tiny"\n')
+    monkeypatch.setenv("HEEDFUL_COMMIT", "the-code")
+    files, settings = (text / "train.en", text / "train.de.gz", tmp_path / "run"), SETTINGS | {"train.steps": 2}
+    train(*files, recipe=recipe, device="cpu", settings=settings)
+    before = (tmp_path / "run" / "model" / "card.json").read_bytes()
+    monkeypatch.setenv("HEEDFUL_COMMIT", "other-code")
+    monkeypatch.setattr("heedful.model_card.machine", lambda *_, **__: OTHER_MACHINE)
+    monkeypatch.setattr("heedful.model_card.now", lambda: "another day")
+    train(*files, device="cpu", settings=settings)
+    assert (tmp_path / "run" / "model" / "card.json").read_bytes() == before
+    (tmp_path / "run" / "model" / "card.json").unlink()
+    train(*files, device="cpu", settings=settings)
+    card = load_card(tmp_path / "run")
+    assert card.training is not None
+    assert (card.name, card.training.commit) == ("cats-en-de", "the-code"), "a start that trained nothing made nothing"
+
+
+def test_a_card_says_which_start_did_what(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for commit, machine, steps in (("first", ONE_MACHINE, 2), ("second", OTHER_MACHINE, 6)):
+        monkeypatch.setenv("HEEDFUL_COMMIT", commit)
+        monkeypatch.setattr("heedful.model_card.machine", lambda *_, chosen=machine, **__: chosen)
+        trained(text, tmp_path / "run", **{"train.steps": steps})
+    training = load_card(tmp_path / "run").training
+    assert training is not None
+    one, other = training.shares
+    assert (one.commit, one.machine, one.steps) == ("first", ONE_MACHINE, 2)
+    assert (other.commit, other.machine, other.steps) == ("second", OTHER_MACHINE, 4)
+    assert one.target_tokens + other.target_tokens == training.target_tokens
+    assert one.seconds + other.seconds == pytest.approx(training.seconds)
+    assert training.gpu_hours == pytest.approx((8 * one.seconds + 2 * other.seconds) / 3600)
+    markdown = (tmp_path / "run" / "model" / "card.md").read_text(encoding="utf-8")
+    assert "| machine | 8 × a GPU, torch 2; 2 × another GPU, torch 2 |" in markdown
+    assert f"commit first; heedful {__version__}, commit second |" in markdown
+    assert "## Starts" in markdown
+
+
+def test_a_run_is_of_the_code_that_it_began_with(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEEDFUL_COMMIT", "began-with")
+    train(
+        text / "train.en",
+        text / "train.de.gz",
+        tmp_path / "run",
+        preset="tiny",
+        device="cpu",
+        settings=SETTINGS | {"train.steps": 2},
+        on_record=lambda _: monkeypatch.setenv("HEEDFUL_COMMIT", "the checkout has moved on"),
+    )
+    training = load_card(tmp_path / "run").training
+    assert training is not None
+    assert training.commit == "began-with"
+
+
+def start_at(step: int, commit: str) -> Start:
+    place = Place(step, 10 * step, 0.5 * step)
+    return Start(name="", date="", version="", commit=commit, machine=ONE_MACHINE, precision="fp32", place=place)
+
+
+def test_a_start_that_left_no_checkpoint_is_taken_back(tmp_path: Path) -> None:
+    for step, commit in ((0, "killed at once"), (0, "a"), (20, "killed"), (20, "b"), (50, "started when it was done")):
+        begin(tmp_path, start_at(step, commit))
+    done = shares(read_starts(tmp_path), Place(50, 500, 25.0))
+    assert [(share.commit, share.steps, share.target_tokens, share.seconds) for share in done] == [
+        ("a", 20, 200, 10.0),
+        ("b", 30, 300, 15.0),
+    ]
 
 
 # ---------------------------------------------------------------------------------------------------- after evaluating
