@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from heedful.config import Layer, read_toml
-from heedful.device import choose_device
 from heedful.errors import ConfigError
 from heedful.evaluation import Report
-from heedful.model_evaluation import evaluate_translator, keep_on_card
+from heedful.model_evaluation import evaluate_models, keep_on_card
 from heedful.pipeline import Order, Outcome, run_training
 from heedful.training import Record
-from heedful.translation import Translator
 
 Paths: TypeAlias = str | PathLike[str] | Sequence[str | PathLike[str]]
 
@@ -65,19 +62,15 @@ def evaluate_saved(
 
     `contrast` is a TSV of source, right and wrong target. A card that cannot be written is an error.
     """
-    translator = Translator.load(Path(model), device=device, engine=engine)
-    translator.options = replace(
-        translator.options,
-        beam_size=translator.options.beam_size if beam_size is None else beam_size,
-        alpha=translator.options.alpha if alpha is None else alpha,
-    )
-    evaluated = evaluate_translator(
-        translator,
+    evaluated = evaluate_models(
+        [Path(model)],
         Path(source),
         [Path(name) for name in _names(reference)],
         language=language,
         contrast=Path(contrast) if contrast else None,
-        device="cpu" if engine == "ctranslate2" else choose_device(device).type,
+        beam_size=beam_size,
+        alpha=alpha,
+        device=device,
         engine=engine,
     )
     keep_on_card(Path(model), evaluated)

@@ -6,7 +6,7 @@ import csv
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -46,6 +46,29 @@ class _Recorder:
         return translations
 
 
+def evaluate_models(
+    models: Sequence[Path],
+    source: Path,
+    references: Sequence[Path],
+    *,
+    language: str = "",
+    contrast: Path | None = None,
+    beam_size: int | None = None,
+    alpha: float | None = None,
+    device: str = "auto",
+    engine: str = "torch",
+) -> Evaluated:
+    """Translate with saved models, several as an ensemble, and score; how to search is theirs where it is not said."""
+    translator = Translator.load(*models, device=device, engine=engine)
+    own = translator.options
+    translator.options = replace(
+        own,
+        beam_size=own.beam_size if beam_size is None else beam_size,
+        alpha=own.alpha if alpha is None else alpha,
+    )
+    return evaluate_translator(translator, source, references, language=language, contrast=contrast)
+
+
 def evaluate_translator(
     translator: Translator,
     source: Path,
@@ -53,13 +76,12 @@ def evaluate_translator(
     *,
     language: str = "",
     contrast: Path | None = None,
-    device: str = "cpu",
-    engine: str = "torch",
 ) -> Evaluated:
     """Translate a file and score it against its references; perplexity is that of the first one.
 
-    `contrast` is a TSV of source, right and wrong target. `device` and `engine` are what the card calls them.
+    `contrast` is a TSV of source, right and wrong target.
     """
+    code, computing = commit(), translator.engine.computing(translator.options)
     cases = _cases(contrast) if contrast else None
     lines, targets = list(read_lines(source)), [list(read_lines(path)) for path in references]
     recorder = _Recorder(translator)
@@ -87,9 +109,9 @@ def evaluate_translator(
         contrast=text_file(contrast) if contrast else None,
         date=now(),
         version=__version__,
-        commit=commit(),
-        machine=machine(device),
-        engine=engine,
+        commit=code,
+        machine=machine(computing.device),
+        engine=computing.engine,
         beam_size=translator.options.beam_size,
         alpha=translator.options.alpha,
         seconds=recorder.seconds,

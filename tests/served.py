@@ -11,7 +11,7 @@ import uvicorn
 from starlette.applications import Starlette
 
 from heedful.config import resolve
-from heedful.engines import Hypothesis, Request, SearchOptions
+from heedful.engines import Computing, Hypothesis, Request, SearchOptions
 from heedful.tokenizer import Tokenizer
 from heedful.translation import Translator
 from heedful.web.server import configured, listen
@@ -24,6 +24,9 @@ class ShoutingEngine:
 
     def __init__(self, before: Callable[[list[str]], None] = lambda texts: None) -> None:
         self.before = before
+
+    def computing(self, options: SearchOptions) -> Computing:
+        return Computing("a fake", "cpu")
 
     def translate(self, requests: Iterable[Request], options: SearchOptions) -> Iterator[list[Hypothesis]]:
         texts = [TOKENIZER.decode(request.source_ids) for request in requests]

@@ -265,6 +265,31 @@ def test_the_function_does_what_the_command_does(text: Path, tmp_path: Path) -> 
     assert by_function.beam_size == 2
 
 
+@pytest.mark.parametrize("engine", ["torch", "auto", "ctranslate2"])
+def test_the_card_names_what_computed_and_not_what_was_asked_for(engine: str, text: Path, tmp_path: Path) -> None:
+    if engine != "torch":
+        pytest.importorskip("ctranslate2")
+    model = small_model(tmp_path / "small")
+    evaluated(model, text, "--engine", engine)
+    (evaluation,) = load_card(model).evaluations
+    assert evaluation.engine.startswith("torch float32" if engine == "torch" else "ctranslate2 int8")
+
+
+def test_an_evaluation_is_of_the_code_that_it_began_with(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEEDFUL_COMMIT", "began-with")
+    translate = Translator.translate
+
+    def moving_on(*arguments: Any) -> Any:
+        monkeypatch.setenv("HEEDFUL_COMMIT", "the checkout has moved on")
+        return translate(*arguments)
+
+    monkeypatch.setattr(Translator, "translate", moving_on)
+    evaluate_saved(small_model(tmp_path / "small"), text / "test.en", text / "test.de", device="cpu")
+    assert load_card(tmp_path / "small").evaluations[0].commit == "began-with"
+
+
 def test_a_second_evaluation_of_a_test_set_takes_the_place_of_the_first(text: Path, tmp_path: Path) -> None:
     model = small_model(tmp_path / "small")
     (tmp_path / "test.de").write_text("\n".join(TEXT[1::2]) + "!\n")

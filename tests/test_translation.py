@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from heedful import checkpoint
 from heedful.config import Config, ModelConfig, resolve
-from heedful.engines import Request, SearchOptions
+from heedful.engines import Computing, Request, SearchOptions
 from heedful.engines.torch_engine import TorchEngine
 from heedful.errors import CheckpointError, ConfigError, DataError, DeviceError
 from heedful.model.transformer import Transformer
@@ -44,6 +44,9 @@ class Echo:
     def __init__(self) -> None:
         self.requests: list[Request] = []
         self.options: list[SearchOptions] = []
+
+    def computing(self, options: SearchOptions) -> Computing:
+        return Computing("a fake", "cpu")
 
     def translate(self, requests: Iterable[Request], options: SearchOptions) -> Iterator[list[Hypothesis]]:
         self.options.append(options)

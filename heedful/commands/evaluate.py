@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from heedful.commands.options import ENGINES, FILE, device_option, model_option, say
-from heedful.commands.translate import search_options
 
 if TYPE_CHECKING:
-    from heedful.evaluation import Report
     from heedful.model_evaluation import Evaluated
 
 
@@ -75,40 +73,27 @@ def evaluate(
     evaluations/ beside it.
     """
     from heedful.evaluation import evaluate_files
+    from heedful.model_evaluation import evaluate_models
 
     if hypotheses is not None and not models and source is None and contrast is None:
         report = evaluate_files(hypotheses, references, language=language)
     elif models and source is not None and hypotheses is None:
-        report = _evaluate_models(models, source, references, contrast, beam_size, alpha, language, engine, device)
+        evaluated = evaluate_models(
+            models,
+            source,
+            references,
+            language=language,
+            contrast=contrast,
+            beam_size=beam_size,
+            alpha=alpha,
+            device=device,
+            engine=engine,
+        )
+        _keep(models, evaluated)
+        report = evaluated.evaluation.report
     else:
         raise click.UsageError("give either -m MODEL -s SOURCE, or --hypotheses FILE (without --contrast)")
     click.echo(report.to_json() if form == "json" else report.to_text())
-
-
-def _evaluate_models(
-    models: tuple[Path, ...],
-    source: Path,
-    references: tuple[Path, ...],
-    contrast: Path | None,
-    beam_size: int | None,
-    alpha: float | None,
-    language: str,
-    engine: str,
-    device: str,
-) -> Report:
-    """Translate and score; the card of a model that stands alone keeps the scores."""
-    from heedful.device import choose_device
-    from heedful.model_evaluation import evaluate_translator
-    from heedful.translation import Translator
-
-    translator = Translator.load(*models, device=device, engine=engine)
-    translator.options = search_options(translator.options, beam_size, alpha, None, False, 1, False)
-    where = "cpu" if engine == "ctranslate2" else choose_device(device).type
-    evaluated = evaluate_translator(
-        translator, source, references, language=language, contrast=contrast, device=where, engine=engine
-    )
-    _keep(models, evaluated)
-    return evaluated.evaluation.report
 
 
 def _keep(models: tuple[Path, ...], evaluated: Evaluated) -> None:

@@ -16,7 +16,7 @@ from typing import Protocol, runtime_checkable
 from heedful.errors import ConfigError, DataError
 from heedful.search import Hypothesis
 
-__all__ = ["Engine", "Foresight", "Hypothesis", "Request", "Sampling", "SearchOptions", "length_limit"]
+__all__ = ["Computing", "Engine", "Foresight", "Hypothesis", "Request", "Sampling", "SearchOptions", "length_limit"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +85,19 @@ def length_limit(request: Request, options: SearchOptions, *, max_positions: int
     return limit
 
 
+@dataclass(frozen=True, slots=True)
+class Computing:
+    """What computes a search, in which numbers, and on which kind of device."""
+
+    engine: str  # such as torch float32
+    device: str  # cpu, cuda or mps
+
+
 class Engine(Protocol):
     """What every engine can do."""
+
+    def computing(self, options: SearchOptions) -> Computing:
+        """What it searches by, with such options."""
 
     def translate(self, requests: Iterable[Request], options: SearchOptions) -> Iterator[list[Hypothesis]]:
         """The hypotheses of each request, best first (samples: as they were drawn), in the order of the requests."""

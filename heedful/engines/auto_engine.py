@@ -12,7 +12,7 @@ import torch
 
 from heedful.checkpoint import LoadedModel, find_model, load_config, load_model
 from heedful.config import Config
-from heedful.engines import Engine, Hypothesis, Request, SearchOptions
+from heedful.engines import Computing, Engine, Hypothesis, Request, SearchOptions
 from heedful.engines.ctranslate2_engine import CTranslate2Engine
 from heedful.engines.torch_engine import TorchEngine
 from heedful.errors import ConfigError
@@ -45,8 +45,14 @@ class AutoEngine:
 
     def translate(self, requests: Iterable[Request], options: SearchOptions) -> Iterator[list[Hypothesis]]:
         """By CTranslate2; samples by our own engine."""
-        engine: Engine = self.fast if options.sampling is None else self.torch
-        return engine.translate(requests, options)
+        return self._searching(options).translate(requests, options)
+
+    def computing(self, options: SearchOptions) -> Computing:
+        """As the engine says that translates."""
+        return self._searching(options).computing(options)
+
+    def _searching(self, options: SearchOptions) -> Engine:
+        return self.fast if options.sampling is None else self.torch
 
     def score(self, pairs: Iterable[tuple[Sequence[int], Sequence[int]]]) -> Iterator[list[float]]:
         """In full precision."""

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from heedful.engines import Request, SearchOptions, length_limit
+from heedful.engines import Computing, Request, SearchOptions, length_limit
 from heedful.errors import CheckpointError, ConfigError, DataError
 from heedful.export.ctranslate2 import library
 from heedful.search import Hypothesis, length_penalty
@@ -66,6 +66,10 @@ class CTranslate2Engine:
             )
         except RuntimeError as error:
             raise CheckpointError(f"{folder}: CTranslate2 cannot load it ({error}); remove it") from None
+
+    def computing(self, options: SearchOptions) -> Computing:
+        """In the numbers that CTranslate2 chose for this CPU."""
+        return Computing(f"ctranslate2 {self.translator.compute_type}", "cpu")
 
     def translate(self, requests: Iterable[Request], options: SearchOptions) -> Iterator[list[Hypothesis]]:
         """The hypotheses of each request, in order; a window of them at a time."""

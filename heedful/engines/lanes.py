@@ -275,7 +275,7 @@ class Lanes:
     """The lanes of one model, made when they are first asked for, and kept while there is room."""
 
     def __init__(self, model: Transformer, dtype: torch.dtype) -> None:
-        self.decoder = StaticDecoder(model, dtype)
+        self.decoder, self.dtype = StaticDecoder(model, dtype), dtype
         self.pool = torch.cuda.graph_pool_handle() if model.device.type == "cuda" else None
         self.budget = _budget(model.device)
         self._idle: dict[tuple[BeamRule, int, int, bool], Lane] = {}

@@ -26,7 +26,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from heedful.engines import Request, SearchOptions, length_limit
+from heedful.engines import Computing, Request, SearchOptions, length_limit
 from heedful.errors import CheckpointError, ConfigError
 from heedful.model.state import Decoder, State, max_positions
 from heedful.model.transformer import Memory, Transformer
@@ -81,17 +81,27 @@ class TorchEngine:
         narrow = self.precision != "fp32"
         return Lanes(model, torch.bfloat16 if narrow else model.embedding.weight_VD.dtype)
 
+    def _is_fast(self, options: SearchOptions) -> bool:
+        if self.lanes is None or options.sampling is not None:
+            return False
+        from heedful.engines.lanes import MAX_WIDTH
+
+        return options.beam_size <= MAX_WIDTH
+
+    def computing(self, options: SearchOptions) -> Computing:
+        """With the fast road's numbers where that is taken, else with the models' own."""
+        fast = self.lanes if self._is_fast(options) else None
+        numbers = fast.dtype if fast else self.models[0].embedding.weight_VD.dtype
+        return Computing(f"torch {str(numbers).removeprefix('torch.')}", self.device.type)
+
     def _stream(
         self, requests: Iterable[tuple[int, Request]], options: SearchOptions
     ) -> Iterator[tuple[int, list[Hypothesis]]] | None:
         """The fast road for these requests, if there is one for such options."""
-        if self.lanes is None or options.sampling is not None:
+        if self.lanes is None or not self._is_fast(options):
             return None
-        from heedful.engines.lanes import MAX_WIDTH
         from heedful.engines.stream import Stream
 
-        if options.beam_size > MAX_WIDTH:
-            return None
         return Stream(
             self.lanes,
             requests,
