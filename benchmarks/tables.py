@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from heedful.card import Card, Evaluation, Training, load_card
-from heedful.card_tables import Row, cell, codes, machines, markdown_table, precisions, rows_by_recipe
+from heedful.card_tables import Row, cell, codes, machines, markdown_table, precisions, rows_by_recipe, scored_alike
 from heedful.evaluation import Report
 
 ROOT = Path(__file__).parents[1]
@@ -117,11 +117,17 @@ def _readme_line(row: Row, evaluations: Sequence[Evaluation], peers: Sequence[Pe
     seeds = f" ({len(evaluations)} {words.seeds})" if len(evaluations) > 1 else ""
     return [
         f"`{row.name}`",
-        f"{evaluations[0].name}, {card.source_language}-{card.target_language}",
+        f"{evaluations[0].name}, {card.source_language}-{card.target_language}{_search(row, evaluations[0])}",
         "; ".join(figures) + seeds,
         "; ".join(map(_theirs, peers)),
         _trained(row),
     ]
+
+
+def _search(row: Row, evaluation: Evaluation) -> str:
+    """How it was searched, where a test set was searched in several ways."""
+    names = [evaluations[0].name for evaluations in _by_test(row)]
+    return f"; {evaluation.search}" if names.count(evaluation.name) > 1 else ""
 
 
 def figure(name: str, evaluations: Sequence[Evaluation]) -> str:
@@ -146,9 +152,8 @@ def _beside(card: Card, evaluation: Evaluation, peers: Sequence[Peer]) -> list[P
 
 
 def _by_test(row: Row) -> list[list[Evaluation]]:
-    """The evaluations of a row, those on one test set together."""
-    tests = dict.fromkeys(evaluation.sha256 for card in row.cards for evaluation in card.evaluations)
-    return [[found for card in row.cards if (found := card.evaluation(test))] for test in tests]
+    """The evaluations of a row, those on one test set, scored and searched alike, together."""
+    return [[each.evaluation for each in scored] for scored in scored_alike(row).values()]
 
 
 def _trained(row: Row) -> str:
@@ -228,7 +233,7 @@ def _test_section(card: Card, evaluations: Sequence[Evaluation], peers: Sequence
         *markdown_table(table),
         "",
         f"{first.report.num_lines:,} lines of `{first.source.name}`, SHA-256 of source and references {first.sha256}; "
-        f"beam {first.beam_size}, α {first.alpha}; sacreBLEU {first.report.bleu.signature}.",
+        f"{first.search}; sacreBLEU {first.report.bleu.signature}.",
     ]
     return "\n".join(lines)
 

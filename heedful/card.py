@@ -86,14 +86,25 @@ class Evaluation(Struct, frozen=True, kw_only=True):
     sentence_counts: dict[str, str] = {}
 
     @property
-    def key(self) -> tuple[str, str]:
-        """A test set is its name and what is in it."""
-        return self.name, self.sha256
+    def key(self) -> tuple[str, str, int, float, str]:
+        """A test set is its name and what is in it; how it was searched makes another score."""
+        return self.name, self.sha256, self.beam_size, self.alpha, self.engine
+
+    @property
+    def search(self) -> str:
+        """How it was translated."""
+        return f"beam {self.beam_size}, α {self.alpha}, {self.engine}"
+
+    @property
+    def conditions(self) -> tuple[str, str, str]:
+        """What scores share that can be compared, or averaged over seeds: test set, kind of BLEU and search."""
+        return self.sha256, self.report.bleu.signature, self.search
 
     @property
     def file_name(self) -> str:
         """Where in `evaluations/` the translations lie."""
-        return f"{self.name}.{self.sha256[:8]}.txt"
+        search = f"beam{self.beam_size}-alpha{self.alpha}-{self.engine.replace(' ', '-')}"
+        return f"{self.name}.{self.sha256[:8]}.{search}.txt"
 
 
 class Card(Struct, frozen=True, kw_only=True):
@@ -114,12 +125,8 @@ class Card(Struct, frozen=True, kw_only=True):
         """All fields, for programs; `load_card` reads it back."""
         return msgspec.json.format(msgspec.json.encode(self), indent=1).decode() + "\n"
 
-    def evaluation(self, sha256: str) -> Evaluation | None:
-        """The scores on a test set, by its digest."""
-        return next((each for each in self.evaluations if each.sha256 == sha256), None)
-
     def with_evaluation(self, evaluation: Evaluation) -> Card:
-        """The card with these scores added, or in the place of older ones on the same test set."""
+        """The card with these scores added, or in the place of older ones on the same test set, searched alike."""
         others = [each for each in self.evaluations if each.key != evaluation.key]
         return msgspec.structs.replace(self, evaluations=tuple(sorted([*others, evaluation], key=lambda e: e.key)))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -147,9 +147,8 @@ def _scores(evaluation: Evaluation) -> Section:
     if report.contrastive_accuracy is not None and evaluation.contrast:
         cases = f"{evaluation.contrast.lines:,} cases of {evaluation.contrast.name}"
         rows.append(["contrastive accuracy", f"{report.contrastive_accuracy:.1%}", "", cases])
-    how = f"beam {evaluation.beam_size}, α {evaluation.alpha}, {evaluation.seconds:,.1f} s, {code(evaluation)}"
-    where = f"{evaluation.machine.describe()} ({evaluation.engine})"
-    rows.append(["translated", f"{report.num_lines:,} lines", "", f"{how}; {where}"])
+    how = f"{evaluation.search}, {evaluation.seconds:,.1f} s, {code(evaluation)}; {evaluation.machine.describe()}"
+    rows.append(["translated", f"{report.num_lines:,} lines", "", how])
     rows.append(["test set, SHA-256", "", "", evaluation.sha256])
     return Section(f"Scores on {evaluation.name}", rows)
 
@@ -177,16 +176,20 @@ class Cell(Struct, frozen=True):
 
 
 class Line(Struct, frozen=True):
-    """A row's figures on one test set; the comparisons are with the first row, by paired bootstrap."""
+    """A row's figures on one test set, searched in one way; seeds are those of the cards that have such figures.
+
+    The comparisons are with the first row that was searched alike, by paired bootstrap.
+    """
 
     name: str
     seeds: tuple[int | None, ...]
+    search: str
     cells: dict[str, Cell]
     comparisons: dict[str, Comparison] = {}
 
 
 class Block(Struct, frozen=True):
-    """One test set, and every row that was scored on it."""
+    """One test set and one kind of BLEU, and every row that was so scored on it."""
 
     test: str
     sha256: str
@@ -200,11 +203,14 @@ def rows_of(cards: Sequence[Card]) -> list[Row]:
 
 
 def rows_by_recipe(cards: Sequence[Card]) -> list[Row]:
-    """Cards that differ in nothing but the seed make one row."""
-    groups: dict[bytes, list[Card]] = {}
+    """Cards that differ in nothing but the seed make one row; of several cards of one model the fullest counts."""
+    groups: dict[bytes, dict[str, Card]] = {}
     for card in cards:
-        groups.setdefault(_recipe(card), []).append(card)
-    return [Row(group[0].name, tuple(group)) for group in groups.values()]
+        group = groups.setdefault(_recipe(card), {})
+        same = group.get(card.weights_sha256, card)
+        group[card.weights_sha256] = max(same, card, key=lambda each: len(each.evaluations))
+    rows = [tuple(group.values()) for group in groups.values()]
+    return [Row(row[0].name, row) for row in rows]
 
 
 def _recipe(card: Card) -> bytes:
@@ -216,26 +222,45 @@ def _recipe(card: Card) -> bytes:
     return msgspec.json.encode([config, card.vocab_size, digests], order="sorted")
 
 
+class Scored(Struct, frozen=True):
+    """A card's scores on one test set."""
+
+    card: Card
+    evaluation: Evaluation
+
+
+def scored_alike(row: Row) -> dict[tuple[str, str, str], list[Scored]]:
+    """The scores of a row by `Evaluation.conditions`; a card that has a test set under two names counts once."""
+    found: dict[tuple[str, str, str], list[Scored]] = {}
+    for card in row.cards:
+        for evaluation in card.evaluations:
+            scored = found.setdefault(evaluation.conditions, [])
+            if not scored or scored[-1].card is not card:
+                scored.append(Scored(card, evaluation))
+    return found
+
+
 def blocks(rows: Sequence[Row]) -> list[Block]:
-    """Every test set, in the order in which the cards name them."""
-    tests = {e.sha256: e for row in rows for card in row.cards for e in card.evaluations}
-    return [_block(test, rows) for test in tests.values()]
+    """Every test set and kind of BLEU, in the order in which the cards name them."""
+    kinds = {each.conditions[:2]: each.name for row in rows for card in row.cards for each in card.evaluations}
+    return [Block(name, *kind, tuple(_lines(kind, rows))) for kind, name in kinds.items()]
 
 
-def _block(test: Evaluation, rows: Sequence[Row]) -> Block:
-    found = [(row, [e for card in row.cards if (e := card.evaluation(test.sha256))]) for row in rows]
-    scored = [(row, evaluations) for row, evaluations in found if evaluations]
-    first = scored[0][1]
-    lines = (_line(row, evaluations, first) for row, evaluations in scored)
-    return Block(test.name, test.sha256, test.report.bleu.signature, tuple(lines))
+def _lines(kind: tuple[str, str], rows: Sequence[Row]) -> Iterator[Line]:
+    first: dict[str, list[Scored]] = {}
+    for row in rows:
+        for (*this, search), scored in scored_alike(row).items():
+            if tuple(this) == kind:
+                yield _line(row, search, scored, first.setdefault(search, scored))
 
 
-def _line(row: Row, evaluations: Sequence[Evaluation], first: Sequence[Evaluation]) -> Line:
-    seeds = tuple(card.training.seed if card.training else None for card in row.cards)
-    figures = {name: cell([value(each.report) for each in evaluations]) for name, value in FIGURES.items()}
+def _line(row: Row, search: str, scored: Sequence[Scored], first: Sequence[Scored]) -> Line:
+    seeds = tuple(each.card.training.seed if each.card.training else None for each in scored)
+    figures = {name: cell([value(each.evaluation.report) for each in scored]) for name, value in FIGURES.items()}
     cells = {name: figure for name, figure in figures.items() if figure}
-    compared = evaluations is not first and len(evaluations) == len(first) == 1
-    return Line(row.name, seeds, cells, compare(first[0], evaluations[0]) if compared else {})
+    compared = scored is not first and len(scored) == len(first) == 1
+    comparisons = compare(first[0].evaluation, scored[0].evaluation) if compared else {}
+    return Line(row.name, seeds, search, cells, comparisons)
 
 
 def cell(values: Sequence[float | None]) -> Cell | None:
@@ -247,15 +272,13 @@ def cell(values: Sequence[float | None]) -> Cell | None:
 
 
 def compare(baseline: Evaluation, system: Evaluation) -> dict[str, Comparison]:
-    """Paired bootstrap on what both cards counted in each sentence; only figures that were computed alike."""
-    tokenizers = {BLEU: baseline.report.tokenizer.name == system.report.tokenizer.name, CHRF: True}
+    """Paired bootstrap on what both cards counted in each sentence, under the same conditions."""
     shared = [name for name in (BLEU, CHRF) if name in baseline.sentence_counts and name in system.sentence_counts]
     return {
         name: paired_bootstrap(
             name, unpack(name, baseline.sentence_counts[name]), unpack(name, system.sentence_counts[name])
         )
         for name in shared
-        if tokenizers[name]
     }
 
 
@@ -274,7 +297,10 @@ def side_by_side(rows: Sequence[Row], form: Form) -> str:
     """Several rows as one table a test set, behind a table of how they were trained."""
     sections = [Section("Training", _training_rows(rows)), *(_block_section(block) for block in blocks(rows))]
     show = _markdown if form == "md" else _text
-    notes = "± behind a mean: the standard deviation over seeds. p: paired bootstrap against the first row, 1,000 draws"
+    notes = (
+        "± behind a mean: the standard deviation over seeds. p: paired bootstrap against the first row that was "
+        "searched alike, 1,000 draws"
+    )
     return "\n\n".join([*map(show, sections), notes])
 
 
@@ -309,12 +335,12 @@ def _seeds(seeds: Iterable[int | None]) -> str:
 def _block_section(block: Block) -> Section:
     names = [name for name in FIGURES if any(name in line.cells for line in block.lines)]
     tested = [name for name in (BLEU, CHRF) if any(name in line.comparisons for line in block.lines)]
-    heading = ["card", "seed", *names, *(f"Δ {name} (p)" for name in tested)]
+    heading = ["card", "seed", "search", *names, *(f"Δ {name} (p)" for name in tested)]
     rows = [heading]
     for line in block.lines:
         cells = [line.cells[name].show() if name in line.cells else "" for name in names]
         deltas = [_delta(line.comparisons.get(name)) for name in tested]
-        rows.append([line.name, _seeds(line.seeds), *cells, *deltas])
+        rows.append([line.name, _seeds(line.seeds), line.search, *cells, *deltas])
     return Section(f"{block.test} ({block.sha256[:8]}; {block.signature})", rows)
 
 

@@ -247,7 +247,7 @@ def test_evaluating_adds_the_scores_and_the_translations(text: Path, tmp_path: P
     assert evaluation.report.contrastive_accuracy in (0.0, 0.5, 1.0)
     assert evaluation.references[0] == text_file(text / "test.de")
     (translations,) = (model / "evaluations").iterdir()
-    assert translations.name == f"test.de.{evaluation.sha256[:8]}.txt"
+    assert translations.name == f"test.de.{evaluation.sha256[:8]}.beam2-alpha0.6-torch-float32.txt"
     assert len(translations.read_text(encoding="utf-8").splitlines()) == 2
     markdown = (model / "card.md").read_text(encoding="utf-8")
     assert markdown == to_markdown(card)
@@ -290,14 +290,24 @@ def test_an_evaluation_is_of_the_code_that_it_began_with(
     assert load_card(tmp_path / "small").evaluations[0].commit == "began-with"
 
 
-def test_a_second_evaluation_of_a_test_set_takes_the_place_of_the_first(text: Path, tmp_path: Path) -> None:
+def test_a_second_evaluation_takes_the_place_of_the_first_of_its_kind(text: Path, tmp_path: Path) -> None:
     model = small_model(tmp_path / "small")
     (tmp_path / "test.de").write_text("\n".join(TEXT[1::2]) + "!\n")
     evaluated(model, text)
-    evaluated(model, text, "-b", 1)
-    assert [each.beam_size for each in load_card(model).evaluations] == [1]
+    evaluated(model, text)
+    assert len(load_card(model).evaluations) == 1
     assert call("evaluate", "-m", model, "-s", text / "test.en", "-r", tmp_path / "test.de").exit_code == 0
     assert len(load_card(model).evaluations) == 2, "a file of the same name with other text is another test set"
+
+
+def test_another_beam_alpha_or_engine_makes_another_score(text: Path, tmp_path: Path) -> None:
+    model = small_model(tmp_path / "small")
+    evaluated(model, text)
+    for more in (["-b", 1], ["--alpha", 0], ["-b", 1]):
+        evaluated(model, text, *more)
+    searches = [(each.beam_size, each.alpha) for each in load_card(model).evaluations]
+    assert searches == [(1, 0.6), (4, 0.0), (4, 0.6)]
+    assert len(list((model / "evaluations").iterdir())) == 3, "each with its own translations"
 
 
 def test_a_compressed_test_set_is_the_same_test_set(text: Path, tmp_path: Path) -> None:
@@ -436,6 +446,7 @@ def card_with(card: Card, seed: int, bleu: float) -> Card:
     return msgspec.structs.replace(
         card,
         config=config,
+        weights_sha256=str(seed),
         evaluations=(msgspec.structs.replace(evaluation, report=report),),
     )
 
@@ -478,6 +489,61 @@ def test_seeds_of_one_recipe_make_one_row_with_mean_and_spread(scored: tuple[Pat
     assert block["lines"][0]["cells"]["BLEU"] == {"mean": 41.0, "spread": 1.0}
     assert "41.00 ± 1.00" in side_by_side(rows_by_recipe(cards), "md")
     assert "±" not in side_by_side(rows_of(cards), "text").rsplit("\n", 1)[0]
+
+
+def with_evaluation(card: Card, **changes: Any) -> Card:
+    """The card with a second evaluation that differs in this."""
+    (evaluation,) = card.evaluations
+    return card.with_evaluation(msgspec.structs.replace(evaluation, **changes))
+
+
+def test_only_what_was_searched_alike_is_compared(scored: tuple[Path, Path]) -> None:
+    one, two = map(load_card, scored)
+    narrow = msgspec.structs.replace(two.evaluations[0], beam_size=1)
+    (block,) = to_builtins(rows_of([one, msgspec.structs.replace(two, evaluations=(narrow,))]))
+    assert [line["search"] for line in block["lines"]] == [
+        "beam 4, α 0.6, torch float32",
+        "beam 1, α 0.6, torch float32",
+    ]
+    assert [line["comparisons"] for line in block["lines"]] == [{}, {}]
+    (block,) = to_builtins(rows_of([one, with_evaluation(two, beam_size=1)]))
+    compared = {line["search"][:6]: bool(line["comparisons"]) for line in block["lines"] if line["name"] == "two"}
+    assert compared == {"beam 1": False, "beam 4": True}
+    assert "| card | seed | search | BLEU" in side_by_side(rows_of([one, two]), "md")
+
+
+def test_scores_of_other_tokenizers_stand_in_other_tables(scored: tuple[Path, Path]) -> None:
+    one, two = map(load_card, scored)
+    (evaluation,) = two.evaluations
+    bleu = msgspec.structs.replace(evaluation.report.bleu, signature="tok:zh")
+    changed = msgspec.structs.replace(evaluation, report=msgspec.structs.replace(evaluation.report, bleu=bleu))
+    found = to_builtins(rows_of([one, msgspec.structs.replace(two, evaluations=(changed,))]))
+    assert [[line["name"] for line in block["lines"]] for block in found] == [["one"], ["two"]]
+    assert found[1]["signature"] == "tok:zh"
+
+
+def test_seeds_are_those_that_were_scored_and_a_model_counts_once(run: Path, scored: tuple[Path, Path]) -> None:
+    evaluation, card = load_card(scored[0]).evaluations, load_card(run)
+    assert card.training is not None
+    cards = [
+        msgspec.structs.replace(
+            card,
+            weights_sha256=str(seed),
+            training=msgspec.structs.replace(card.training, seed=seed),
+            config=card.config | {"train": card.config["train"] | {"seed": seed}},
+            evaluations=evaluation if is_scored else (),
+        )
+        for seed, is_scored in ((1, True), (2, False), (3, True), (3, False), (1, True))
+    ]
+    (row,) = rows_by_recipe(cards)
+    assert [each.weights_sha256 for each in row.cards] == ["1", "2", "3"]
+    (block,) = to_builtins([row])
+    assert block["lines"][0]["seeds"] == (1, 3)
+
+
+def test_a_test_set_under_two_names_counts_once(scored: tuple[Path, Path]) -> None:
+    (block,) = to_builtins(rows_of([with_evaluation(load_card(scored[0]), name="the same.de")]))
+    assert [line["cells"]["BLEU"]["spread"] for line in block["lines"]] == [None]
 
 
 def test_a_seed_of_another_section_is_a_setting_like_others(scored: tuple[Path, Path]) -> None:

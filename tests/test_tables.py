@@ -63,7 +63,7 @@ def card(seed: int, *evaluations: Evaluation, name: str = "multi30k-en-de") -> C
         name=name,
         source_language="en",
         target_language="de",
-        weights_sha256="0" * 64,
+        weights_sha256=f"{seed:064x}",
         parameters=1,
         vocab_size=8,
         config=config,
@@ -147,6 +147,15 @@ def test_seeds_make_one_line_with_mean_and_spread(root: Path) -> None:
     assert "11.0 ± 1.0 s" in line
     assert files["results.md"].count("## multi30k-en-de:") == 1
     assert "| seeds | 0, 1, 2 |" in files["results.md"]
+
+
+def test_other_searches_are_other_lines_and_say_how(root: Path) -> None:
+    wide = evaluation("valid.de", REFERENCES)
+    narrow = msgspec.structs.replace(evaluation("valid.de", [*REFERENCES[:2], "Nicht."]), beam_size=1)
+    files = written(root, card(1, wide, narrow), card(2, wide))
+    lines = [line for line in files["README.md"].splitlines() if "valid.de, en-de; beam" in line]
+    assert ["(2 seeds)" in line for line in lines if "beam 4, α 0.6, torch" in line] == [True]
+    assert ["seeds" in line for line in lines if "beam 1, α 0.6, torch" in line] == [False]
 
 
 def test_a_tokenizer_that_is_not_the_usual_one_is_named(root: Path) -> None:
