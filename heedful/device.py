@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+from importlib.util import find_spec
+
 import torch
 
 from heedful.errors import DeviceError
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
+BFLOAT16_CAPABILITY = (8, 0)  # of the GPU; older ones have no such numbers
+COMPILERS = ("gcc", "clang", "cc")
 
 
 def choose_device(name: str, *, local_rank: int = 0) -> torch.device:
@@ -24,3 +30,11 @@ def choose_device(name: str, *, local_rank: int = 0) -> torch.device:
             f"lower --nproc, or use --device cpu"
         )
     return torch.device(name, local_rank) if name == "cuda" else torch.device(name)
+
+
+def has_kernels(device: torch.device) -> bool:
+    """Whether our kernels can run there: Triton compiles them, and needs a C compiler for what launches them."""
+    if device.type != "cuda" or find_spec("triton") is None:
+        return False
+    has_compiler = "CC" in os.environ or any(map(shutil.which, COMPILERS))
+    return has_compiler and torch.cuda.get_device_capability(device) >= BFLOAT16_CAPABILITY

@@ -8,7 +8,6 @@ gradients they sum; no optimizer, no schedule.
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
-from importlib.util import find_spec
 from typing import Any, Protocol, TypeVar
 
 import torch
@@ -18,6 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from heedful.batching import Batch, NumberedBatch, Numbers, make_batch, make_numbered_batch, static_shape
 from heedful.config import Config
+from heedful.device import has_kernels
 from heedful.distributed import World
 from heedful.loss import smoothed_cross_entropy
 from heedful.model.transformer import Transformer
@@ -146,6 +146,6 @@ class KernelPasses:
 
 def make_passes(model: Transformer, config: Config, *, precision: str, world: World) -> Passes[Any]:
     """The kernels where they are made for it: bfloat16 on CUDA."""
-    if precision == "bf16" and model.device.type == "cuda" and find_spec("triton") is not None:
+    if precision == "bf16" and has_kernels(model.device):
         return KernelPasses(model, config, world=world)
     return PlainPasses(model, config, world=world, autocast=precision == "bf16")

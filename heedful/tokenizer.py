@@ -13,6 +13,7 @@ What looks special (`</s>`, `<unk>`, `<0x0A>`) is plain text. This module knows 
 import hashlib
 import io
 import os
+import threading
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -205,10 +206,10 @@ class BulkEncoder:
 
 
 class Words:
-    """The ids of words, each encoded when it is first looked up."""
+    """The ids of words, each encoded when it is first looked up; several threads may ask."""
 
     def __init__(self, encode: Callable[[list[str]], list[list[int]]]) -> None:
-        self._encode = encode
+        self._encode, self._lock = encode, threading.Lock()
         self._forget()
 
     def _forget(self) -> None:
@@ -219,17 +220,23 @@ class Words:
 
     def join(self, words_by_text: Sequence[Sequence[str]]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
         """The ids of all texts' words in one row, and the number of ids of each text."""
-        index_W = self._look_up(list(chain.from_iterable(words_by_text)))
-        lengths_W = self._lengths[index_W]
+        with self._lock:
+            index_W = self._look_up(list(chain.from_iterable(words_by_text)))
+            ids, starts, lengths = self._ids, self._starts, self._lengths
+        lengths_W = lengths[index_W]
         last_word_N = np.cumsum(np.fromiter(map(len, words_by_text), np.int64, len(words_by_text))) - 1
         lengths_N = np.diff(np.cumsum(lengths_W)[last_word_N], prepend=0)
-        return take_slices(self._ids, self._starts[index_W], lengths_W), lengths_N
+        return take_slices(ids, starts[index_W], lengths_W), lengths_N
 
     def _look_up(self, words: list[str]) -> npt.NDArray[np.int64]:
         if self._ids.size > _REMEMBERED_PIECES:
             self._forget()
         index_W = np.fromiter(map(self._numbers.__getitem__, words), np.int64, len(words))
-        self._learn(self._encode(self._numbers.take_new()))
+        try:
+            self._learn(self._encode(self._numbers.take_new()))
+        except BaseException:
+            self._forget()  # the new words have numbers, and no ids
+            raise
         return index_W
 
     def _learn(self, ids: list[list[int]]) -> None:

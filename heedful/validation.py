@@ -62,7 +62,7 @@ def greedy_bleu(model: Transformer, shards: Shards, tokenizer: Tokenizer, config
     """BLEU of greedy translations of the first sentences, against the text of their targets."""
     num_sentences = min(len(shards), BLEU_SENTENCES)
     requests = (Request(ids) for ids in sentences(shards.source, num_sentences))
-    greedy = SearchOptions(beam_size=1, max_extra=config.decode.max_extra)
+    greedy = SearchOptions(beam_size=1, max_extra=config.decode.max_extra, token_scores=False)
     translated = [tokenizer.decode(best.ids) for best, *_ in TorchEngine(model).translate(requests, greedy)]
     references = [tokenizer.decode(ids) for ids in sentences(shards.target, num_sentences)]
     return validation_bleu(translated, [references], language=config.data.target_language).value

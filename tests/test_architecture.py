@@ -59,7 +59,7 @@ ALLOWED: dict[str, set[str]] = {
     "moving_average": set(),
     "r_drop": {"packed"},
     "cuda_step": {"mixed_precision", "model", "packed", "r_drop", "tiles"},
-    "passes": {"config", "shards", "batching", "model", "loss", "r_drop", "distributed", "cuda_step"},
+    "passes": {"config", "shards", "batching", "model", "loss", "r_drop", "device", "distributed", "cuda_step"},
     "checkpoint_writer": {"config", "checkpoint"},
     "totals": {"distributed"},
     "trainer": {
@@ -98,6 +98,7 @@ ALLOWED: dict[str, set[str]] = {
         "search",
         "sampling",
         "checkpoint",
+        "device",
         "export",
         "engines",
     },

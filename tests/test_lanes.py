@@ -151,6 +151,31 @@ def test_prefixes_are_kept_and_different_in_each_sentence() -> None:
 
 
 @on_kernels
+def test_scores_belong_to_their_hypotheses_where_a_sentence_has_fewer_of_them() -> None:
+    """A prefix as long as the limit leaves one way to go on."""
+    model, requests = random_model(4), [Request([3, 4]), Request([3, 4], [5, 6, 7, 8, 9]), Request([7])]
+    expected = plain_results(model, requests, BEAM)
+    assert len({len(hypotheses) for hypotheses in expected}) > 1
+    assert_same(list(lane_engine(model).translate(requests, BEAM)), expected)
+    assert_same(list(lane_engine(model).translate(requests[::-1], BEAM)), expected[::-1])
+
+
+@on_kernels
+def test_an_older_lane_is_right_after_a_newer_one_was_made() -> None:
+    """What a captured graph reads lives as long as its lane, whatever is made and filled after it."""
+    model, requests = random_model(7), random_requests(3)
+    engine = lane_engine(model)
+    expected = plain_results(model, requests, GREEDY)
+    for options in (GREEDY, BEAM, GREEDY):
+        found = list(engine.translate(requests, options))
+        torch.cuda.empty_cache()
+        fill = [torch.full((n,), 1e9, device=DEVICE) for n in (16, 64, 128, 256, 1024) for _ in range(8)]
+        if options is GREEDY:
+            assert_same(found, expected)
+        del fill
+
+
+@on_kernels
 def test_a_search_within_a_search_has_a_lane_of_its_own() -> None:
     model, requests = random_model(5), random_requests(4)
     expected = plain_results(model, requests, GREEDY)
@@ -209,8 +234,8 @@ def test_a_prefix_longer_than_the_limit_is_an_error_and_the_lane_is_free_again()
     engine = lane_engine(model)
     with pytest.raises(DataError, match="prefix of 9 tokens"):
         list(engine.translate([*requests, Request([1, 2], [3] * 9)], GREEDY))
-    expected = plain_results(model, requests, GREEDY)
-    assert_same(list(lane_engine(model).translate(requests, GREEDY)), expected)
+    found = list(engine.translate(requests, GREEDY))
+    assert_same(found, plain_results(model, requests, GREEDY))
 
 
 @on_kernels

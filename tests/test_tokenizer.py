@@ -2,11 +2,14 @@
 
 import io
 import pickle
+import random
 import re
 import subprocess
 import sys
 import unicodedata
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -336,3 +339,27 @@ def test_decoding_is_sentencepieces_whatever_the_ids(ids: list[int]) -> None:
     processor = sentencepiece.SentencePieceProcessor(model_proto=TOKENIZER.model)
     expected = processor.decode(ids).replace("\n", " ").replace("\r", " ")
     assert TOKENIZER.decode(ids) == expected
+
+
+def test_threads_share_an_encoder(tokenizer: Tokenizer) -> None:
+    """Each of them gets the ids of its own texts, however new their words are."""
+    encoder, draw = BulkEncoder(tokenizer), random.Random(5)
+    parts = [["".join(draw.choices("abcdefgh ", k=30)) for _ in range(40)] for _ in range(60)]
+
+    def ids(texts: list[str]) -> tuple[list[int], list[int]]:
+        ids_T, lengths_N = encoder.encode(texts)
+        return ids_T.tolist(), lengths_N.tolist()
+
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(ids, parts))
+    for texts, (ids_T, lengths_N) in zip(parts, found, strict=True):
+        expected = [tokenizer.encode(text) for text in texts]
+        assert (ids_T, lengths_N) == (list(chain.from_iterable(expected)), list(map(len, expected)))
+
+
+def test_a_bad_text_does_not_spoil_the_encoder(tokenizer: Tokenizer) -> None:
+    encoder, good = BulkEncoder(tokenizer), ["a new one", "and another"]
+    with pytest.raises(DataError):
+        encoder.encode(["words first", "bad \ud800 text", "words last"])
+    ids_T, _ = encoder.encode(good)
+    assert ids_T.tolist() == [token for text in good for token in tokenizer.encode(text)]

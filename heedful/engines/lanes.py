@@ -73,25 +73,25 @@ class Round:
     def hypotheses(self, slots: npt.NDArray[np.int64]) -> list[list[Hypothesis]]:
         """The hypotheses of slots that are done, best first."""
         ids_NBL, scores_NBL = self._found.ids_NBL.numpy()[slots], self._found.scores_NBL.numpy()[slots]
-        lengths_NB = ids_NBL[:, :, 0]
-        if (lengths_NB[:, 0] == NO_HYPOTHESIS).any():
+        lengths_NB, found_NB = ids_NBL[:, :, 0], ids_NBL[:, :, 0] != NO_HYPOTHESIS
+        if not found_NB[:, 0].all():
             raise CheckpointError("the model computes no numbers (NaN): its training diverged, or it is damaged")
-        ids = _cut(ids_NBL[:, :, 1:], lengths_NB)
+        lengths_H = lengths_NB[found_NB]
+        ids = _cut(ids_NBL[:, :, 1:][found_NB], lengths_H)
         with_tokens = scores_NBL.shape[-1] > 2
-        tokens = _cut(scores_NBL[:, :, 2:], lengths_NB + 1) if with_tokens else [()] * len(ids)
-        made = map(Hypothesis, ids, *(scores_NBL[:, :, i][lengths_NB >= 0].tolist() for i in (1, 0)), tokens)
+        tokens = _cut(scores_NBL[:, :, 2:][found_NB], lengths_H + 1) if with_tokens else [()] * len(ids)
+        made = map(Hypothesis, ids, *(scores_NBL[:, :, i][found_NB].tolist() for i in (1, 0)), tokens)
         if lengths_NB.shape[1] == 1:
             return [[hypothesis] for hypothesis in made]
-        return [list(islice(made, count)) for count in (lengths_NB >= 0).sum(axis=1).tolist()]
+        return [list(islice(made, count)) for count in found_NB.sum(axis=1).tolist()]
 
 
-def _cut(rows_NBL: npt.NDArray[Any], lengths_NB: npt.NDArray[np.int32]) -> list[tuple[Any, ...]]:
-    """The first so many numbers of each row that has any."""
-    rows_NBL = rows_NBL[:, :, : lengths_NB.max(initial=0)]
-    values = rows_NBL[np.arange(rows_NBL.shape[-1]) < lengths_NB[:, :, None]].tolist()
-    ends = np.cumsum(lengths_NB.clip(0)).tolist()
-    lengths = lengths_NB.ravel().tolist()
-    return [tuple(values[end - length : end]) for end, length in zip(ends, lengths, strict=True) if length >= 0]
+def _cut(rows_HL: npt.NDArray[Any], lengths_H: npt.NDArray[np.int32]) -> list[tuple[Any, ...]]:
+    """The first so many numbers of each row."""
+    rows_HL = rows_HL[:, : lengths_H.max(initial=0)]
+    values = rows_HL[np.arange(rows_HL.shape[-1]) < lengths_H[:, None]].tolist()
+    ends = np.cumsum(lengths_H).tolist()
+    return [tuple(values[end - length : end]) for end, length in zip(ends, lengths_H.tolist(), strict=True)]
 
 
 class _Entrance:

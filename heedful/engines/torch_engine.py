@@ -17,7 +17,6 @@ import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property, partial
-from importlib.util import find_spec
 from itertools import islice
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -26,6 +25,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from heedful.device import has_kernels
 from heedful.engines import Computing, Request, SearchOptions, length_limit
 from heedful.errors import CheckpointError, ConfigError
 from heedful.model.state import Decoder, State, max_positions
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from heedful.engines.lanes import Lanes
 
 EOS_ID = 0
+PRECISIONS = ("auto", "bf16", "fp32")
 FIRST_WINDOW, LAST_WINDOW = 16, 4096  # requests read ahead: few at first, so that the first results come soon ...
 WINDOW_SECONDS = 5.0  # ... and then more, until a window takes so long
 MAX_ROWS = 256  # more do not make a step more efficient
@@ -56,6 +57,8 @@ class TorchEngine:
             raise ConfigError(
                 f"models of an ensemble share one vocabulary; these have {', '.join(map(str, sizes))} tokens"
             )
+        if precision not in PRECISIONS:
+            raise ConfigError(f"precision {precision!r} is unknown; choose one of {', '.join(PRECISIONS)}")
         self.models, self.batch_tokens, self.precision = models, batch_tokens, precision
         assert not any(model.training for model in models), "decoding is for a model in eval mode"
         self.check_steps = 1 if self.device.type == "cpu" else 8  # to ask who is done holds a GPU up
@@ -73,7 +76,7 @@ class TorchEngine:
     @cached_property
     def lanes(self) -> Lanes | None:
         """The fast road, where there is one."""
-        if self.device.type != "cuda" or len(self.models) > 1 or find_spec("triton") is None:
+        if len(self.models) > 1 or not has_kernels(self.device):
             return None
         from heedful.engines.lanes import Lanes  # needs Triton, which is not everywhere
 
@@ -129,7 +132,8 @@ class TorchEngine:
         self, requests: Sequence[Request], options: SearchOptions
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
         """The number of each request and its hypotheses, as they are found."""
-        return self._stream(enumerate(requests), options) or self._in_runs(list(enumerate(requests)), options)
+        stream = self._stream(enumerate(requests), options)
+        return self._in_runs(enumerate(requests), options) if stream is None else stream
 
     def _in_runs(
         self, window: Iterable[tuple[int, Request]], options: SearchOptions

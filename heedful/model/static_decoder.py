@@ -32,12 +32,13 @@ class Caches:
     own_NLWX: list[Tensor]  # of each layer: keys and values of the hypotheses, where they were first written
     memory_NSX: Tensor  # keys and values of the encoder's output, of all layers side by side
     length_N: Tensor  # of the sources
+    positions_LD: Tensor  # §3.5; here, because a captured graph reads it as long as there are caches
 
 
 class StaticDecoder:
     """A model prepared for decoding with kernels, in numbers of this type; LayerNorm keeps its own.
 
-    It computes with the weights as they were when it was made.
+    It computes with the weights as they were when it was made; who changes them in place makes a new one.
     """
 
     def __init__(self, model: Transformer, dtype: torch.dtype) -> None:
@@ -46,7 +47,6 @@ class StaticDecoder:
         self.layers = [CachedLayer(cast(DecoderLayer, layer)) for layer in self.model.decoder]
         self.memory_XD = torch.cat([layer.cross_KV for layer in self.layers])
         self.max_positions = max_positions(model)
-        self._positions_LD = torch.empty(0, model.config.d_model)
 
     def slot_bytes(self, num_beams: int, capacity: int) -> int:
         """What the caches of a slot take."""
@@ -55,11 +55,11 @@ class StaticDecoder:
     def caches(self, num_slots: int, num_beams: int, *, capacity: int) -> Caches:
         """Room for so many source and target positions a slot."""
         like, width = self.memory_XD, self.memory_XD.size(0) // len(self.layers)
-        self._positions_LD = self._positions(max(capacity, self._positions_LD.size(0)))
         return Caches(
             [like.new_zeros(num_slots, capacity, num_beams, width) for _ in self.layers],
             like.new_zeros(num_slots, capacity, like.size(0)),
             torch.zeros(num_slots, dtype=torch.int32, device=like.device),
+            self._positions(capacity),
         )
 
     def _positions(self, capacity: int) -> Tensor:
@@ -81,7 +81,7 @@ class StaticDecoder:
         """The newest token of each row → the logits of the next one, in float32 at least."""
         from heedful.model.kernels.cached_step import cross_attention, embed, own_attention
 
-        x_RD = embed(ids_R, position_N, done_N, self.model.embedding.weight_VD, self._positions_LD)
+        x_RD = embed(ids_R, position_N, done_N, self.model.embedding.weight_VD, caches.positions_LD)
         for number, cached in enumerate(self.layers):
             layer, width = cached.layer, caches.own_NLWX[number].size(-1)
             sizes = {"num_heads": cached.num_heads}
