@@ -353,13 +353,13 @@ def test_threads_share_an_encoder(tokenizer: Tokenizer) -> None:
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(ids, parts))
     for texts, (ids_T, lengths_N) in zip(parts, found, strict=True):
-        expected = [tokenizer.encode(text) for text in texts]
+        expected = [TOKENIZER.encode(text) for text in texts]
         assert (ids_T, lengths_N) == (list(chain.from_iterable(expected)), list(map(len, expected)))
 
 
-def test_a_bad_text_does_not_spoil_the_encoder(tokenizer: Tokenizer) -> None:
-    encoder, good = BulkEncoder(tokenizer), ["a new one", "and another"]
+def test_a_bad_text_does_not_spoil_the_encoder() -> None:
+    encoder, good = BulkEncoder(TOKENIZER), ["a new one", "and another"]
     with pytest.raises(DataError):
         encoder.encode(["words first", "bad \ud800 text", "words last"])
     ids_T, _ = encoder.encode(good)
-    assert ids_T.tolist() == [token for text in good for token in tokenizer.encode(text)]
+    assert ids_T.tolist() == [token for text in good for token in TOKENIZER.encode(text)]
