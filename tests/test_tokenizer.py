@@ -341,9 +341,9 @@ def test_decoding_is_sentencepieces_whatever_the_ids(ids: list[int]) -> None:
     assert TOKENIZER.decode(ids) == expected
 
 
-def test_threads_share_an_encoder(tokenizer: Tokenizer) -> None:
+def test_threads_share_an_encoder() -> None:
     """Each of them gets the ids of its own texts, however new their words are."""
-    encoder, draw = BulkEncoder(tokenizer), random.Random(5)
+    encoder, draw = BulkEncoder(TOKENIZER), random.Random(5)
     parts = [["".join(draw.choices("abcdefgh ", k=30)) for _ in range(40)] for _ in range(60)]
 
     def ids(texts: list[str]) -> tuple[list[int], list[int]]:
