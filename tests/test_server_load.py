@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -413,6 +414,40 @@ def test_a_head_that_comes_letter_by_letter_is_given_up_in_time() -> None:
         assert time.perf_counter() - begin < 4
 
     with serving(create_app([shouting(target=TARGET)], limits=Limits(head_seconds=0.5))) as url:
+        in_loop(lambda: work(address_of(url)))
+
+
+@pytest.mark.parametrize("length", [100_000, 10_000_000])
+def test_a_body_that_nobody_reads_is_given_up_when_the_answer_is_out(length: int) -> None:
+    head = f"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n".encode()
+    if length < Limits().body:
+        head = head.replace(b"POST /translate", b"GET /health")
+
+    async def work(address: tuple[str, int]) -> None:
+        begin = time.perf_counter()
+        answers = [whole_answer(address, head, *[b"x"] * 60, pause=0.1) for _ in range(3)]
+        for answer in await asyncio.gather(*answers):
+            assert answer.startswith(b"HTTP/1.1 200 " if b"/health" in head else b"HTTP/1.1 413 ")
+            assert answer.count(b"HTTP/1.1") == 1
+        assert time.perf_counter() - begin < 5
+        assert (await post(address, "quick"))[0] == 200
+
+    limits = Limits(body_seconds=0.3, connections=4)
+    with serving(create_app([shouting(target=TARGET)], limits=limits)) as url:
+        in_loop(lambda: work(address_of(url)))
+
+
+def test_a_connection_is_kept_whose_body_ends_behind_the_answer() -> None:
+    head = b"GET /health HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\n"
+
+    async def work(address: tuple[str, int]) -> None:
+        parts = [head, b"ab", b"cd" + request_bytes("quick"), b"", b"", b"", b"", b"GET / HT"]
+        answer = await whole_answer(address, *parts, pause=0.1)
+        assert re.findall(rb"HTTP/1.1 (\d+)", answer) == [b"200", b"200", b"408"]
+        assert b"quick!" in answer
+
+    limits = Limits(head_seconds=0.4, body_seconds=0.4)
+    with serving(create_app([shouting(target=TARGET)], limits=limits)) as url:
         in_loop(lambda: work(address_of(url)))
 
 

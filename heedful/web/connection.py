@@ -1,7 +1,8 @@
 """A connection of a client: uvicorn's, with a limit to their number and a time in which a request's head must come.
 
 Clients that open connections and send nothing, or a letter now and then, would else keep them for ever. The time is
-that of the whole head, so that letters do not prolong it; the body's is in `incoming.py`.
+that of the whole head, so that letters do not prolong it. That of a body which is read is in `incoming.py`; one that is
+still coming when the answer is out has its time here.
 """
 
 from __future__ import annotations
@@ -33,18 +34,19 @@ class Connection(H11Protocol):
         super().__init__(config, server_state, app_state, _loop)
         assert isinstance(config.app, Starlette)
         self.limits: Limits = config.app.state.front.limits
-        self._head_timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._awaited: type[h11.IDLE] | type[h11.SEND_BODY] | None = None  # what the timer is for: a head, or a body
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """One more, if there may be one more."""
         super().connection_made(transport)
         if len(self.connections) > self.limits.connections:
             return self._refuse("503 Service Unavailable", "Slowdown: too many connections", TRY_AGAIN)
-        self._watch_head()
+        self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """One less."""
-        self._stop_watching()
+        self._await(None)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -52,19 +54,37 @@ class Connection(H11Protocol):
         if self.transport.is_closing():
             return
         super().data_received(data)
+        self._watch()
+
+    def on_response_complete(self) -> None:
+        """The answer is out; its request may still be coming."""
+        super().on_response_complete()
+        self._watch_body()
+
+    def _watch(self) -> None:
         if self.conn.their_state is h11.IDLE:
-            self._watch_head()
-        else:
-            self._stop_watching()
+            self._await(h11.IDLE)
+        elif not self._watch_body():
+            self._await(None)
 
-    def _watch_head(self) -> None:
-        if self._head_timer is None:
-            self._head_timer = self.loop.call_later(self.limits.head_seconds, self._give_up)
+    def _watch_body(self) -> bool:
+        """Nobody reads a body whose answer is out: it has this time to end, so that the answer is not cut off."""
+        is_unread = self.cycle is not None and self.cycle.response_complete and self.conn.their_state is h11.SEND_BODY
+        if is_unread:
+            self._await(h11.SEND_BODY)
+        return is_unread
 
-    def _stop_watching(self) -> None:
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
+    def _await(self, state: type[h11.IDLE] | type[h11.SEND_BODY] | None) -> None:
+        """Give what comes in this state its time; what has it already gets no more."""
+        if state is self._awaited:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._awaited, self._timer = state, None
+        if state is not None and not self.transport.is_closing():
+            is_head = state is h11.IDLE
+            seconds = self.limits.head_seconds if is_head else self.limits.body_seconds
+            self._timer = self.loop.call_later(seconds, self._give_up if is_head else self.transport.close)
 
     def _give_up(self) -> None:
         seconds = self.limits.head_seconds
