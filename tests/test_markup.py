@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful.web.documents import LONGEST_UNIT, Document
-from heedful.web.markup import Markup
+from heedful.web.markup import MOST_ELEMENTS, Markup
 
 TAGS = st.sampled_from(
     ["<p>", "</p>", "<b class='x'>", "</b>", "<br>", "<br/>", "<pre>", "</pre>", "<script>", "</script>", "<!-- c -->"]
@@ -117,6 +117,20 @@ def test_deep_and_broken_nesting_takes_linear_time() -> None:
     assert translated("<a>" * 20_000 + "</b>" * 20_000 + "x").endswith("X")
 
 
+@pytest.mark.parametrize("part", ["<a ", "<a", "<a x='", "</a ", "<!--", "<?", "&#"])
+def test_what_never_ends_takes_linear_time_and_is_kept(part: str) -> None:
+    text = "The cat. <p>sat</p>" + part * (20_000 // len(part))
+    begin = time.perf_counter()
+    joined = translated(text)
+    assert time.perf_counter() - begin < 1.5
+    assert joined.startswith("THE CAT. <p>SAT</p>")
+    assert tags_of(joined[:200]) == tags_of(text[:200])
+
+
+def test_behind_a_start_tag_that_never_ends_all_is_kept() -> None:
+    assert translated("a <b>b</b> <i x='c> d <b>e</b>") == "A <b>B</b> <i x='c> d <b>e</b>"
+
+
 # ------------------------------------------------------------------------------------------------------------ inline
 
 
@@ -212,6 +226,29 @@ def test_many_tags_take_no_longer_than_their_number() -> None:
     assert tags_of(translated(deep)) == tags_of(deep)
     assert tags_of(translated(wide)) == tags_of(wide)
     assert time.perf_counter() - begin < 5
+
+
+def test_tags_that_are_too_many_divide() -> None:
+    assert Markup.of("<b>x</b> " * MOST_ELEMENTS).units == (" ".join("x" * MOST_ELEMENTS),)
+    many = Markup.of("<b>x</b> " * (MOST_ELEMENTS + 1) + "<p>the <b>cat</b></p>")
+    assert many.units == (*"x" * (MOST_ELEMENTS + 1), "the cat")
+    assert many.tagged == (MOST_ELEMENTS + 1,)
+
+
+def test_no_alignment_makes_a_join_slow() -> None:
+    markup = Markup.of("<b>x</b> " * MOST_ELEMENTS + "y " * 9_000)
+    nowhere = {n: tuple((0, j) for j in range(len(unit.split(" ")))) for n, unit in enumerate(markup.units)}
+    begin = time.perf_counter()
+    markup.join(markup.units, "de", nowhere)
+    assert time.perf_counter() - begin < 1.5
+
+
+def test_where_tags_divide_nothing_is_left_to_align() -> None:
+    text = "<p>the <b>cat</b><!-- c --> sat <img> on<i>"
+    divided = Markup.of(text).divided()
+    assert divided.units == ("the", "cat", "sat", "on")
+    assert divided.join(divided.units, "zh") == text
+    assert divided.divided() == divided
 
 
 class Tags(HTMLParser):

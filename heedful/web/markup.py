@@ -3,8 +3,8 @@
 Blocks, line breaks and what must not be translated (script, style, code, pre, `translate="no"`, …) divide a document
 into runs of text; they stay as they were written, character for character. Within a run sentences are translated whole,
 whatever inline elements (b, a, span, …) cut them up; these go around the words that come from theirs (`inline.py`).
-Inline tags that do not nest, or that hold a block, divide as blocks do. A translation is escaped when it is put back,
-so that no text can become markup.
+Inline tags that do not nest, that hold a block, or that are too many, divide as blocks do. What stands behind a start
+tag that never ends is kept. A translation is escaped when it is put back, so that no text can become markup.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from __future__ import annotations
 import html
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from html.parser import HTMLParser
-from itertools import accumulate, chain
+from itertools import accumulate, chain, groupby
 from typing import Literal
 
 from heedful.alignment import Alignment
@@ -29,6 +29,7 @@ INLINE = {
     *("label", "mark", "q", "s", "small", "span", "strike", "strong", "sub", "sup", "time", "tt", "u", "wbr"),
 }
 DEEPEST = 16  # inline elements within one another; more divide as blocks do
+MOST_ELEMENTS = 64  # inline elements of a run: finding each one's words takes as long as the run is
 SPACE = " \t\n\f\r"
 SPACES = re.compile(f"[{SPACE}]+")
 
@@ -61,11 +62,18 @@ class Markup:
     """The nodes of an HTML text: a string is kept, a run is translated."""
 
     nodes: tuple[str | Run, ...]
+    parts: tuple[_Part, ...]
 
     @classmethod
-    def of(cls, text: str, inline: Collection[str] = INLINE) -> Markup:
-        """Split an HTML text; these elements do not divide."""
-        return cls(tuple(_nodes(_Events(text, inline).parts())))
+    def of(cls, text: str) -> Markup:
+        """Split an HTML text."""
+        parts = _Events(text).parts()
+        return cls(tuple(_nodes(_paired(parts))), tuple(parts))
+
+    def divided(self) -> Markup:
+        """The same text where inline tags divide, too: for languages that have no words to put them around."""
+        parts = [replace(part, kind="keep") if part.tag else part for part in self.parts]
+        return Markup(tuple(_nodes(parts)), tuple(parts))
 
     @property
     def runs(self) -> list[Run]:
@@ -102,34 +110,43 @@ class Markup:
 # ------------------------------------------------------------------------------------------------------------ parsing
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Part:
-    """A part of the text as it was written; `partner`: of an inline tag that has one, where that stands."""
+    """A part of the text as it was written."""
 
     raw: str
     kind: Kind
     tag: str = ""
-    partner: int | None = None
 
 
-def _nodes(parts: list[_Part]) -> list[str | Run]:
+def _nodes(parts: Sequence[_Part]) -> list[str | Run]:
     """Runs of text with the inline tags in them, and what stands between."""
-    _pair(parts)
     nodes: list[str | Run] = []
-    run: list[tuple[int, _Part]] = []
-    for number, part in [*enumerate(parts), (len(parts), _Part("", "keep"))]:
-        if part.kind != "keep":
-            run.append((number, part))
-            continue
-        nodes += [_run(run), part.raw]
-        run = []
+    for is_kept, group in groupby(parts, lambda part: part.kind == "keep"):
+        run = list(group)
+        if not is_kept and sum(part.kind in ("open", "place") for part in run) <= MOST_ELEMENTS:
+            nodes.append(_run(run))
+        else:
+            nodes += [_run([part]) if part.kind == "text" else part.raw for part in run]
     return nodes
 
 
-def _pair(parts: list[_Part]) -> None:
-    """Find the partner of each inline tag; without one, or with something between them that divides, it divides too."""
+def _paired(parts: Sequence[_Part]) -> list[_Part]:
+    """Inline tags without a partner, or with something between them and theirs that divides, divide too."""
+    partners = _partners(parts)
+    alone = [
+        part.kind == "keep" or (part.kind in ("open", "close") and n not in partners) for n, part in enumerate(parts)
+    ]
+    so_far = list(accumulate(alone, initial=0))
+    divides = [alone[n] or so_far[n] != so_far[partners.get(n, n)] for n in range(len(parts))]
+    return [replace(part, kind="keep") if flag else part for part, flag in zip(parts, divides, strict=True)]
+
+
+def _partners(parts: Sequence[_Part]) -> dict[int, int]:
+    """For each inline tag that has a partner, where that stands."""
     open_tags: list[int] = []
     count: Counter[str] = Counter()
+    partners: dict[int, int] = {}
     for number, part in enumerate(parts):
         if part.kind == "open":
             open_tags.append(number)
@@ -137,15 +154,11 @@ def _pair(parts: list[_Part]) -> None:
         elif part.kind == "close" and count[part.tag]:
             other = _opening(parts, open_tags, count, part.tag)
             if len(open_tags) < DEEPEST:
-                part.partner, parts[other].partner = other, number
-    alone = [part.kind == "keep" or (part.kind in ("open", "close") and part.partner is None) for part in parts]
-    so_far = list(accumulate(alone, initial=0))
-    for number, part in enumerate(parts):
-        if alone[number] or (part.partner is not None and so_far[number] != so_far[part.partner]):
-            part.kind = "keep"
+                partners |= {number: other, other: number}
+    return partners
 
 
-def _opening(parts: list[_Part], open_tags: list[int], count: Counter[str], tag: str) -> int:
+def _opening(parts: Sequence[_Part], open_tags: list[int], count: Counter[str], tag: str) -> int:
     """The last open tag of this name; those that were opened behind it are never closed."""
     while True:
         other = open_tags.pop()
@@ -154,21 +167,20 @@ def _opening(parts: list[_Part], open_tags: list[int], count: Counter[str], tag:
             return other
 
 
-def _run(parts: list[tuple[int, _Part]]) -> str | Run:
+def _run(parts: Sequence[_Part]) -> str | Run:
     """The text of these parts with their elements; what has no words stays as it was written."""
-    text, elements, around, numbers = _Text(), list[Element](), [ROOT], dict[int, int]()
-    for number, part in parts:
+    text, elements, around = _Text(), list[Element](), [ROOT]
+    for part in parts:
         if part.kind == "text":
             text.add(html.unescape(part.raw))
         elif part.kind == "close":
             opened = elements[around[-1]]
             elements[around.pop()] = replace(opened, end=len(text.found), closing=part.raw)
         else:
-            numbers[number] = len(elements)
             elements.append(Element(len(text.found), len(text.found), part.raw, "", around[-1]))
-            around += [numbers[number]] if part.kind == "open" else []
+            around += [len(elements) - 1] if part.kind == "open" else []
     document = Document.of(text.whole)
-    return Run(document, tuple(elements)) if document.units else "".join(part.raw for _, part in parts)
+    return Run(document, tuple(elements)) if document.units else "".join(part.raw for part in parts)
 
 
 class _Text:
@@ -199,15 +211,23 @@ class _Text:
 class _Events(HTMLParser):
     """Where each event of the parser begins, and what it is."""
 
-    def __init__(self, text: str, inline: Collection[str]) -> None:
+    def __init__(self, text: str) -> None:
         super().__init__(convert_charrefs=False)
-        self.text, self.inline = text, inline
+        self.text = text
         self.found: list[tuple[int, Kind, str]] = [(0, "keep", "")]
         self.line_starts = [0, *accumulate(len(line) + 1 for line in text.split("\n"))]
         self.open: list[tuple[str, bool]] = []  # the elements around this place; is their text translated?
         self.num_open: Counter[str] = Counter()
         self.feed(text)
         self.close()
+
+    def parse_starttag(self, i: int) -> int:
+        """A tag that never ends has all the rest in it; Python before 3.14 looks for its end again from every `<`."""
+        end = super().parse_starttag(i)
+        if end < 0:
+            self._note()
+            return len(self.rawdata)
+        return end
 
     def parse_html_declaration(self, i: int) -> int:
         """`<![` begins a comment in HTML; Python before 3.14 looks for a marked section of SGML, and may fail."""
@@ -220,7 +240,7 @@ class _Events(HTMLParser):
         parts: list[_Part] = []
         for (begin, kind, tag), end in zip(self.found, ends, strict=True):
             if kind == "text" and parts and parts[-1].kind == "text":
-                parts[-1].raw += self.text[begin:end]
+                parts[-1] = _Part(parts[-1].raw + self.text[begin:end], kind)
             elif kind != "keep" or begin < end:
                 parts.append(_Part(self.text[begin:end], kind, tag))
         return parts
@@ -237,7 +257,7 @@ class _Events(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         inside = self._translates(tag, dict(attrs))
         kind: Kind = "place" if tag in VOID else "open"
-        self._note(kind if tag in self.inline and (inside or tag in VOID) else "keep", tag)
+        self._note(kind if tag in INLINE and (inside or tag in VOID) else "keep", tag)
         if tag not in VOID:
             self.open.append((tag, inside))
             self.num_open[tag] += 1
@@ -249,7 +269,7 @@ class _Events(HTMLParser):
         return self.is_translated or wish == "yes"
 
     def handle_endtag(self, tag: str) -> None:
-        self._note("close" if tag in self.inline else "keep", tag)
+        self._note("close" if tag in INLINE else "keep", tag)
         if self.num_open[tag]:  # else nothing of that name is open
             while self.open:
                 name, _ = self.open.pop()

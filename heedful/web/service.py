@@ -274,7 +274,7 @@ class Service:
             source, confidence = self._guess(" ".join(split.units), target)
         pair = None if source == target and source in self.languages else self.pair(source, target)
         if isinstance(split, Markup) and WITHOUT_SPACES & {source, target}:
-            split = Markup.of(text, inline=())  # no words to put tags around: they divide the sentence
+            split = split.divided()
         return _Order(text, split, source, confidence, pair)
 
     def _guess(self, text: str, target: str) -> tuple[str, float]:
