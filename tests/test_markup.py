@@ -228,6 +228,12 @@ def test_many_tags_take_no_longer_than_their_number() -> None:
     assert time.perf_counter() - begin < 5
 
 
+def test_a_run_has_the_words_of_its_units_and_no_more() -> None:
+    (run,) = Markup.of(" <b>The cat. It sat.</b>  ").runs
+    words = [run.words.text[begin:end] for begin, end in zip(run.words.begins, run.words.ends, strict=True)]
+    assert words == ["The", "cat.", "It", "sat."]
+
+
 def test_tags_that_are_too_many_divide() -> None:
     assert Markup.of("<b>x</b> " * MOST_ELEMENTS).units == (" ".join("x" * MOST_ELEMENTS),)
     many = Markup.of("<b>x</b> " * (MOST_ELEMENTS + 1) + "<p>the <b>cat</b></p>")

@@ -43,10 +43,15 @@ class Run:
     document: Document
     elements: tuple[Element, ...]
 
+    @property
+    def words(self) -> Words:
+        """Those of its units."""
+        *spaces, last = self.document.spaces
+        return Words.of([*chain.from_iterable(zip(spaces, self.document.units, strict=True)), last])
+
     def join(self, translations: Sequence[str], language: str, alignments: Sequence[Alignment | None]) -> str:
         """The run as HTML again; a translation without an alignment is taken as word for word."""
         target = Words.of(self.document.parts(translations, language))
-        source = Words.of([*chain.from_iterable(zip(self.document.spaces, (*self.document.units, ""), strict=True))])
         origins_J: list[tuple[int, ...]] = []
         before = 0
         for unit, translation, alignment in zip(self.document.units, translations, alignments, strict=True):
@@ -54,7 +59,7 @@ class Run:
             for mine in origins(alignment or (), num_source, num_target):
                 origins_J.append(tuple(before + origin for origin in mine))
             before += num_source
-        return put_back(self.elements, source, target, origins_J)
+        return put_back(self.elements, self.words, target, origins_J)
 
 
 @dataclass(frozen=True, slots=True)
