@@ -13,7 +13,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ import pytest
 from heedful.config import resolve
 from heedful.run_folder import append_metrics, cut_metrics
 from heedful.web.limits import Limits
-from heedful.web.queue import BatchQueue, QueueClosedError, QueueFullError
+from heedful.web.queue import BatchQueue, QueueClosedError, QueueFullError, _Job
 from heedful.web.server import create_app
 from tests.served import TOKENIZER, serving, shouting
 from tests.test_checkpoint import run_with_model
@@ -243,6 +244,25 @@ def test_with_two_workers_a_batch_is_made_while_another_is_under_way() -> None:
             assert await held_up == ["first!"]
 
     in_loop(work)
+
+
+class Meeting(dict[int, str]):
+    """Whoever has put something in waits a while for another one."""
+
+    def __init__(self) -> None:
+        self.barrier = threading.Barrier(2, timeout=0.2)
+
+    def __setitem__(self, place: int, result: str) -> None:
+        super().__setitem__(place, result)
+        with suppress(threading.BrokenBarrierError):
+            self.barrier.wait()
+
+
+def test_two_workers_may_have_the_last_units_of_a_job() -> None:
+    job = _Job("k", lambda units: [], ["a", "b"], found=Meeting())
+    with ThreadPoolExecutor(2) as workers:
+        list(workers.map(job.put, range(2), "AB"))
+    assert job.future.result(0) == ["A", "B"]
 
 
 def test_a_closed_queue_finishes_what_it_has_and_takes_nothing_more() -> None:

@@ -49,6 +49,7 @@ class _Job:
     found: dict[int, Any] = field(default_factory=dict)
     future: Future[list[Any]] = field(default_factory=Future)
     next: int = 0
+    lock: threading.Lock = field(default_factory=threading.Lock)  # workers may have units of one job at once
 
     @property
     def waiting(self) -> int:
@@ -57,14 +58,20 @@ class _Job:
 
     def put(self, place: int, result: Any) -> None:
         """The result of one unit; with the last one the job is done."""
-        self.found[place] = result
-        if len(self.found) == len(self.units) and self.future.set_running_or_notify_cancel():
-            self.future.set_result([self.found[n] for n in range(len(self.units))])
+        with self.lock:
+            self.found[place] = result
+            if len(self.found) == len(self.units) and self._is_awaited():
+                self.future.set_result([self.found[n] for n in range(len(self.units))])
 
     def fail(self, error: BaseException) -> None:
         """There will be no result."""
-        if not self.future.done() and self.future.set_running_or_notify_cancel():
-            self.future.set_exception(error)
+        with self.lock:
+            if self._is_awaited():
+                self.future.set_exception(error)
+
+    def _is_awaited(self) -> bool:
+        """Has it neither result nor error yet, and has nobody cancelled it?"""
+        return not self.future.done() and self.future.set_running_or_notify_cancel()
 
 
 _Batch: TypeAlias = list[tuple[_Job, int]]  # jobs, and which of their units
