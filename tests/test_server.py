@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import Iterator
@@ -15,8 +16,10 @@ from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
 from heedful import language_id
+from heedful.alignment import Aligner
 from heedful.config import resolve
 from heedful.translation import Translator
+from heedful.web import inside
 from heedful.web.limits import Limits, RateLimit, RefusalError
 from heedful.web.server import PATHS, create_app
 from tests.served import TOKENIZER, serving, shouting
@@ -358,6 +361,45 @@ def test_html_is_translated_as_whole_sentences_with_its_tags_around_words(run: P
     ):
         assert re.sub("<.*?>", "", html).split() == escape(text, quote=False).split()
         assert sorted(re.findall("<.*?>", html)) == sorted(["<p>", '<b id="1">', "</b>", "<i>", "</i>", "</p>"])
+
+
+@pytest.mark.parametrize("trouble", ["full", "closed", "fails", "no aligner"])
+def test_a_translation_that_cannot_be_aligned_keeps_its_tags_all_the_same(
+    run: Path, trouble: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*arguments: object) -> None:
+        raise RuntimeError("no memory")
+
+    if trouble == "fails":
+        monkeypatch.setattr(Aligner, "align_translation", broken)
+    if trouble == "no aligner":
+        monkeypatch.setattr(Aligner, "load", broken)
+    app = create_app([run], device="cpu", engine="torch")
+    aligning = app.state.front.service.aligning
+    with TestClient(app) as client:
+        if trouble == "full":
+            aligning.max_waiting = 0
+        if trouble == "closed":
+            aligning.close()
+        plain = translate(client, q="the cat sat on the mat")["translatedText"]
+        tagged = translate(client, q="<p>the <b>cat sat</b> on the mat</p>", format="html")["translatedText"]
+    assert re.sub("<.*?>", "", tagged).split() == escape(plain, quote=False).split()
+    assert re.findall("<.*?>", tagged) == ["<p>", "<b>", "</b>", "</p>"]
+
+
+def test_what_the_first_html_needs_is_loaded_behind_the_start(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded: list[Path] = []
+
+    def load(folder: Path, **options: Any) -> None:
+        loaded.append(folder)
+
+    monkeypatch.setattr(Aligner, "load", load)
+    app = create_app([run], device="cpu", engine="torch")
+    with TestClient(app) as client:
+        asyncio.run(inside.prepare(app.state.front))
+        assert loaded == [run]
+        translate(client, q="the <b>cat</b>", format="html")
+    assert loaded == [run]
 
 
 def test_models_of_one_pair_are_an_ensemble(run: Path) -> None:

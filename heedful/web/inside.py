@@ -21,7 +21,7 @@ from heedful.run_folder import METRICS
 from heedful.web.front import Front, front_of
 from heedful.web.incoming import Parameters, while_connected
 from heedful.web.limits import RefusalError
-from heedful.web.queue import QueueClosedError
+from heedful.web.queue import QueueClosedError, QueueFullError
 from heedful.web.service import AUTO, Pair
 
 LARGEST_TABLE = 1024  # positions, and dimensions
@@ -38,10 +38,12 @@ def _inside() -> ModuleType:
 
 
 async def prepare(front: Front) -> None:
-    """Make every model ready to be looked into; one that cannot be says so when it is asked."""
+    """Make every model ready to be looked into, and to align; one that cannot be says so when it is asked."""
     for pair in front.service.pairs.values():
         with suppress(HeedfulError, RefusalError, QueueClosedError):
             await front.service.look(pair, lambda translator: _inside().prepare(translator))
+    with suppress(QueueClosedError, QueueFullError):
+        await front.service.prepare_aligning()
 
 
 def _pair(front: Front, given: Parameters, text: str = "") -> Pair:

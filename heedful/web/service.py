@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -26,7 +27,7 @@ from heedful.translation import WITHOUT_SPACES, Translation, Translator
 from heedful.web.documents import Document
 from heedful.web.limits import RefusalError
 from heedful.web.markup import Markup
-from heedful.web.queue import BatchQueue
+from heedful.web.queue import BatchQueue, QueueClosedError, QueueFullError
 from heedful.web.serving import ServingTranslator
 
 AUTO = "auto"
@@ -34,6 +35,7 @@ FORMATS = ("text", "html")
 MUCH_TEXT = 2_000  # characters
 MOST_LOOKING = 64  # requests that wait to look inside
 Result = TypeVar("Result")
+log = logging.getLogger("uvicorn.error")
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,23 +230,42 @@ class Service:
         return answers
 
     async def _align(self, order: _Order, found: Sequence[Translation], num_ranks: int) -> Mapping[_Ranked, Alignment]:
-        """Which word comes from which, where tags depend on it."""
+        """Which word comes from which, where tags depend on it. Without that, a translation is still an answer: then
+        tags go word for word."""
         wanted = order.wanted(found, num_ranks)
         if not wanted or order.pair is None:
             return {}
-        key = (order.pair.source, order.pair.target)
-        return dict(
-            zip(wanted, await self.aligning.run(key, partial(self._alignments, order.pair), wanted), strict=True)
-        )
+        key, align = (order.pair.source, order.pair.target), partial(self._alignments, order.pair)
+        try:
+            return dict(zip(wanted, await self.aligning.run(key, align, wanted), strict=True))
+        except (QueueFullError, QueueClosedError):
+            return {}
+        except Exception:
+            log.exception("%s-%s: a translation could not be aligned", *key)
+            return {}
 
     def _alignments(self, pair: Pair, wanted: Sequence[_Ranked]) -> Iterator[tuple[int, Alignment]]:
         """In the one thread that aligns, with a model of its own."""
-        key = (pair.source, pair.target)
-        if key not in self._aligners:
-            self._aligners[key] = _aligner(pair)
-        aligner = self._aligners[key]
+        aligner = self._aligner(pair)
         for number, each in enumerate(wanted):
             yield number, aligner.align_translation(each.translation, each.place) if aligner else ()
+
+    def _aligner(self, pair: Pair) -> Aligner | None:
+        """Loaded once, by that thread; one that cannot be loaded is not tried again."""
+        key = (pair.source, pair.target)
+        if key not in self._aligners:
+            try:
+                self._aligners[key] = _aligner(pair)
+            except Exception:
+                log.exception("%s-%s: no model to align with", *key)
+                self._aligners[key] = None
+        return self._aligners[key]
+
+    async def prepare_aligning(self) -> None:
+        """Load, and choose heads, before the first HTML waits for it."""
+        for pair in self.pairs.values():
+            if not WITHOUT_SPACES & {pair.source, pair.target}:
+                await self.aligning.call(partial(self._aligner, pair))
 
     async def look(self, pair: Pair, function: Callable[[Translator], Result]) -> Result:
         """What this function finds in a pair's model. Who looks has a queue of his own, and holds up no translation."""
