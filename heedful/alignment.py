@@ -47,13 +47,16 @@ Heads: TypeAlias = tuple[tuple[int, int], ...]
 """Layer and number of the heads whose mean is looked at; both count from 0."""
 
 
+NEVER = 2.0  # more than any weight (and, unlike infinity, a number in JSON)
+
+
 @dataclass(frozen=True, slots=True)
 class Choice:
     """What is looked at: the mean weight of these heads, and how large it must be for a link."""
 
     heads: Heads
     least: float  # from a target word
-    least_left: float  # to a source word that is left over; 1: such words stay alone
+    least_left: float  # to a source word that is left over; NEVER: such words stay alone
     source_alone: tuple[str, ...] = ()  # words that have no counterpart, in small letters
     target_alone: tuple[str, ...] = ()
 
@@ -74,14 +77,14 @@ class Words:
 
 
 LEAST = (0.0, 0.2, 0.3, 0.4, 0.5)
-LEAST_LEFT = (0.0, 0.02, 0.05, 0.1, 0.2, 0.3, 1.0)
+LEAST_LEFT = (0.0, 0.02, 0.05, 0.1, 0.2, 0.3, NEVER)
 WHILE_CHOOSING = 0.1  # of LEAST_LEFT, as long as heads are chosen
 SENTENCES = 400  # on which heads are judged
 CANDIDATES = 8  # heads that may help the best one
 OFTEN, SELDOM = 5, 0.05  # a word stays alone that occurs so often, and has a counterpart in so few cases
 SHALLOW = 3  # decoders of so many layers align in their last one, deeper ones in the last but one
 EOS_ID = 0
-KEPT = "alignment-2"  # the number goes up when what is chosen changes
+KEPT = "alignment-3"  # the number goes up when what is chosen changes
 
 
 def pharaoh(alignment: Alignment) -> str:
@@ -235,7 +238,7 @@ def default_heads(config: ModelConfig) -> Heads:
 def choice_for(model: Transformer, tokenizer: Tokenizer, languages: tuple[str, str]) -> Choice:
     """Made on the built-in corpus if it has these languages."""
     if languages[0] == languages[1] or not set(languages) <= set(LANGUAGES):
-        return Choice(default_heads(model.config), 0.0, 1.0)
+        return Choice(default_heads(model.config), 0.0, NEVER)
     corpus = built_in_corpus(*languages, train_pairs=0, held_out_pairs=SENTENCES)
     return choose(model, tokenizer, corpus.valid)
 

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from heedful import alignment
 from heedful.alignment import (
+    NEVER,
     Aligner,
     Choice,
     Judge,
@@ -33,7 +34,7 @@ from heedful.translation import Translator
 from tests.small_models import TEXT, small_model
 
 CPU = torch.device("cpu")
-EVERY_TARGET_WORD = Choice(((0, 0),), least=0.0, least_left=1.0)
+EVERY_TARGET_WORD = Choice(((0, 0),), least=0.0, least_left=NEVER)
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +84,7 @@ def words(first_JI: list[list[float]], any_JI: list[list[float]] | None = None) 
 
 def test_a_word_that_looks_nowhere_in_particular_is_aligned_with_nothing() -> None:
     pair = words([[0.1, 0.7, 0.1], [0.3, 0.3, 0.3]])
-    assert links(pair, Choice(((0, 0),), least=0.4, least_left=1.0)) == ((1, 0),)
+    assert links(pair, Choice(((0, 0),), least=0.4, least_left=NEVER)) == ((1, 0),)
 
 
 def test_a_source_word_that_is_left_over_goes_with_the_word_that_looks_at_it_most() -> None:
@@ -91,6 +92,12 @@ def test_a_source_word_that_is_left_over_goes_with_the_word_that_looks_at_it_mos
     assert links(pair, Choice(((0, 0),), least=0.4, least_left=0.2)) == ((0, 0), (1, 0), (2, 1))
     assert links(pair, Choice(((0, 0),), least=0.4, least_left=0.4)) == ((0, 0), (2, 1))
     assert links(pair, Choice(((0, 0),), least=0.7, least_left=0.05)) == ((0, 0), (1, 0), (2, 1))
+
+
+def test_a_source_word_that_is_left_over_can_stay_alone_whatever_looks_at_it() -> None:
+    pair = words([[1.0, 0.0]], [[1.0, 1.0 + 1e-6]])  # rounding
+    assert links(pair, Choice(((0, 0),), least=0.0, least_left=1.0)) == ((0, 0), (1, 0))
+    assert links(pair, EVERY_TARGET_WORD) == ((0, 0),)
 
 
 def test_an_ending_may_be_what_became_of_a_source_word() -> None:
@@ -119,7 +126,7 @@ def test_all_sentences_judged_at_once_have_the_error_rate_of_each_judged_alone()
         pairs.append(words(weights_JI.tolist(), (weights_JI + 0.1).tolist()))
         gold.append(tuple((i, j) for i in range(num_source) for j in range(num_target) if torch.rand(()) < 0.3))
     judge = Judge(pairs, gold, Choice((), 0.0, 0.0, source_alone=("c",), target_alone=("B",)))
-    for error, choice in judge.ranked([((0, 0),)], (0.1, 0.6, 1.0)):
+    for error, choice in judge.ranked([((0, 0),)], (0.1, 0.6, NEVER)):
         assert error == pytest.approx(alignment_error_rate([links(pair, choice) for pair in pairs], gold))
 
 
@@ -153,7 +160,7 @@ def test_the_head_that_knows_the_alignment_is_chosen(monkeypatch: pytest.MonkeyP
 
 def test_without_the_grammar_a_whole_layer_is_asked(model: Path) -> None:
     loaded = load_model(model, device=CPU)
-    assert choice_for(loaded.model, loaded.tokenizer, ("xx", "de")) == Choice(((1, 0), (1, 1)), 0.0, 1.0)
+    assert choice_for(loaded.model, loaded.tokenizer, ("xx", "de")) == Choice(((1, 0), (1, 1)), 0.0, NEVER)
     assert default_heads(ModelConfig(num_layers=6, num_heads=2)) == ((4, 0), (4, 1))
 
 
