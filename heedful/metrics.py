@@ -11,7 +11,7 @@ import math
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, BinaryIO, TypeAlias
 
 from heedful.errors import CheckpointError
 from heedful.run_folder import METRICS
@@ -33,19 +33,11 @@ class Tail:
     position: int = field(default=0, init=False)  # bytes that were read
     lines: int = field(default=0, init=False)
     file_number: int = field(default=0, init=False)
-
-    def is_cut(self) -> bool:
-        """Was something taken back that had been read? Then all is to be read anew."""
-        try:
-            found = self.path.stat()
-        except OSError:
-            return False  # reading it says what is wrong
-        return self.position > 0 and (found.st_size < self.position or found.st_ino != self.file_number)
+    last: bytes = field(default=b"", init=False)  # the line before the position
+    is_anew: bool = field(default=True, init=False)  # did the last reading begin at the beginning?
 
     def more(self) -> Records:
         """The records that were added; after a cut, all of them. A line that is being written waits until it is."""
-        if self.is_cut():
-            self.position = self.lines = 0
         records: Records = {"step": [], "validation": []}
         for line in self._new_lines():
             self.lines += 1
@@ -57,13 +49,23 @@ class Tail:
     def _new_lines(self) -> list[bytes]:
         try:
             with self.path.open("rb") as file:
-                self.file_number = os.fstat(file.fileno()).st_ino
+                self.is_anew = not self._goes_on(file)
+                if self.is_anew:
+                    self.position, self.lines, self.last = 0, 0, b""
                 file.seek(self.position)
                 whole, end, _ = file.read().rpartition(b"\n")
         except OSError:
             raise CheckpointError(f"{self.path}: cannot be read; name a run folder, which holds {METRICS}") from None
         self.position += len(whole) + len(end)
-        return whole.split(b"\n") if end else []
+        found = whole.split(b"\n") if end else []
+        self.last = found[-1] + end if found else self.last
+        return found
+
+    def _goes_on(self, file: BinaryIO) -> bool:
+        """Is all there that was read? It may have been taken back, in the same file or in another of its name."""
+        number, self.file_number = self.file_number, os.fstat(file.fileno()).st_ino
+        file.seek(self.position - len(self.last))
+        return self.position > 0 and number == self.file_number and file.read(len(self.last)) == self.last
 
 
 def _record(line: bytes, where: str) -> dict[str, Any]:

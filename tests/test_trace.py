@@ -177,9 +177,41 @@ def test_a_tail_tells_what_is_new_and_starts_anew_after_a_cut(tmp_path: Path) ->
     cut_metrics(tmp_path, 1)
     append_metrics(tmp_path, {"kind": "step", "step": 2, "loss": 0.123456789012345678901234567890})
     append_metrics(tmp_path, {"kind": "step", "step": 3})
-    assert tail.is_cut()
     assert [record["step"] for record in tail.more()["step"]] == [1, 2, 3]
-    assert not tail.is_cut()
+    assert tail.is_anew
+    assert tail.more() == {"step": [], "validation": []}
+    assert not tail.is_anew
+
+
+def test_a_tail_notices_a_file_that_was_cut_in_place_and_has_grown_again(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text("".join(f'{{"kind": "step", "step": {step}}}\n' for step in (1, 2, 3)))
+    tail, number = Tail(path), path.stat().st_ino
+    tail.more()
+    path.write_text("".join(f'{{"kind": "step", "step": {step}, "loss": 1}}\n' for step in (1, 2, 7, 8)))
+    assert path.stat().st_ino == number
+    assert [record["step"] for record in tail.more()["step"]] == [1, 2, 7, 8]
+    assert tail.is_anew
+    path.write_text("")
+    assert tail.more() == tail.more() == {"step": [], "validation": []}
+    path.write_text('{"kind": "step", "step": 1}\n')
+    assert [record["step"] for record in tail.more()["step"]] == [1]
+
+
+def test_a_tail_notices_a_file_that_is_swapped_while_it_is_opened(tmp_path: Path) -> None:
+    path, other = tmp_path / "metrics.jsonl", tmp_path / "other"
+    path.write_text('{"kind": "step", "step": 1}\n')
+    other.write_text('{"kind": "step", "step": 3}\n' * 2)
+
+    class Swapped(type(path)):  # type: ignore[misc]
+        def open(self, *arguments: Any) -> Any:
+            other.replace(path) if other.exists() and tail.position else None
+            return super().open(*arguments)
+
+    tail = Tail(Swapped(path))
+    tail.more()
+    assert [record["step"] for record in tail.more()["step"]] == [3, 3]
+    assert tail.is_anew
 
 
 def test_the_numbers_of_another_hypothesis_can_be_asked_for(translator: Translator, found: dict[str, Any]) -> None:

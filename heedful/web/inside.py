@@ -130,11 +130,12 @@ async def run_metrics(request: Request) -> Response:
 
 async def _events(front: Front, tail: Tail) -> AsyncIterator[str]:
     """Records as they are written: first all that are there; `anew` where the run went back to a checkpoint."""
-    quiet = 0.0
+    quiet, is_anew = 0.0, True
     while not front.draining:
-        name = "anew" if tail.is_cut() or not tail.position else "more"
         records = await run_in_threadpool(tail.more)
+        is_anew |= tail.is_anew
         if any(records.values()):
+            name, is_anew = "anew" if is_anew else "more", False
             yield f"event: {name}\ndata: {msgspec.json.encode(records).decode()}\n\n"
         elif quiet >= HEARTBEAT:
             yield ": still here\n\n"  # which finds out who has left
