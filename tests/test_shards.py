@@ -516,6 +516,7 @@ from heedful import corpus, encoding, shards
 from heedful.tokenizer import Tokenizer
 print("started", flush=True)
 encoding._CHUNK_PAIRS, encoding._FEW_CHUNKS = 7, 2
+signal.signal(signal.SIGINT, signal.default_int_handler)  # who starts the tests in the background ignores it
 folder, forever = Path(sys.argv[1]), sys.argv[2:] == ["forever"]
 if forever:
     shards.read_pairs = lambda *files: itertools.cycle(list(corpus.read_pairs(*files)))
