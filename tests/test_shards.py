@@ -510,7 +510,7 @@ def test_a_process_that_dies_is_an_error_of_ours(text: Text, monkeypatch: pytest
 
 # A script without `if __name__ == "__main__"`, as people write them; `forever` never comes to an end.
 SCRIPT = """
-import itertools, sys
+import itertools, signal, sys
 from pathlib import Path
 from heedful import corpus, encoding, shards
 from heedful.tokenizer import Tokenizer
