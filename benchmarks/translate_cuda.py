@@ -40,7 +40,8 @@ from heedful.translation import Translator
 
 GPU = torch.device("cuda")
 VOCAB_SIZE = 37_000
-WARM_UP, ALONE, PEER_ALONE = 3000, 100, 8  # sentences
+WARM_UP, ALONE, PEER_ALONE = 3000, 100, 20  # sentences
+FIRST_ALONE = f"the first {PEER_ALONE} alone, p50 ms"
 PEER_SENTENCES, PEER_BATCHES = 1024, (128, 512)
 SEARCHES = {"beam 4": ["-b", "4"], "greedy": ["--greedy"]}
 
@@ -120,12 +121,14 @@ def ours(folder: Path, name: str, lines: list[str]) -> dict[str, Any]:
     gc.freeze()  # as the command does
     seconds, tokens, memory = stream(translator, lines, options, folder / "out")
     alone = latencies(lambda n: translator.translate([lines[n]], options=options), ALONE)
+    first = latencies(lambda n: translator.translate([lines[n]], options=options), PEER_ALONE)
     return {
         "sentences/s": round(len(lines) / seconds),
         "tokens/s": round(tokens / seconds),
         "tokens a sentence": round(tokens / len(lines), 1),
         "peak memory, GB": round(memory / 1e9, 2),
         **alone,
+        FIRST_ALONE: first["latency p50 ms"],
     }
 
 
@@ -204,10 +207,10 @@ def huggingface(folder: Path, name: str, lines: list[str]) -> dict[str, Any]:
         speed = len(ids) / (time.perf_counter() - begin)
         if speed > best["sentences/s"]:
             best = {"setting": f"{size} a batch", "sentences/s": round(speed)}
-    middle = ids[len(ids) // 2 : len(ids) // 2 + PEER_ALONE]
-    times = latencies(lambda n: translate([middle[n]]), PEER_ALONE)
+    alone = tokenizer.encode_batch(lines[:PEER_ALONE])
+    times = latencies(lambda n: translate([alone[n]]), PEER_ALONE)
     memory = round(torch.cuda.max_memory_allocated() / 1e9, 2)
-    return best | {"latency p50 ms": times["latency p50 ms"], "peak memory, GB": memory}
+    return best | {FIRST_ALONE: times["latency p50 ms"], "peak memory, GB": memory}
 
 
 def race(folder: Path, name: str, lines: list[str], *, with_peer: bool) -> dict[str, Any]:
@@ -223,7 +226,7 @@ def race(folder: Path, name: str, lines: list[str], *, with_peer: bool) -> dict[
         figures["huggingface"] = peer = huggingface(folder, name, lines)
         figures["ratios to huggingface"] = {
             "sentences/s": round(figures["ours"]["sentences/s"] / peer["sentences/s"], 1),
-            "latency": round(peer["latency p50 ms"] / figures["ours"]["latency p50 ms"], 1),
+            "latency": round(peer[FIRST_ALONE] / figures["ours"][FIRST_ALONE], 1),
         }
     return figures
 
