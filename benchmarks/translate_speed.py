@@ -1,12 +1,13 @@
 """Translation on a CPU: our engines beside Hugging Face generate and CTranslate2 itself, in one run.
 
-    python -m benchmarks.translate_speed [--preset base] [--sentences 96] [--length 28] [--vocab 8000] [--rounds 3]
+    python -m benchmarks.translate_speed [--preset base] [--sentences 96] [--length 28] [--rounds 5] [--keep]
 
 One random-initialised model, one set of sentences of equal length in word pieces; the model is made to end its outputs
 at about that length. Ours go from text to text; the others get and give ids, with the batch size that is best for each
-on this machine. Contestants run one after the other, each in a process of its own (so that
-its peak memory is its own), for several rounds; figures are medians over the rounds. `translate_cuda.py` is the same
-for a GPU.
+on this machine, which is found first. Then all contestants wait in processes of their own (so that the peak memory of
+each is its own) and translate in turns, round by round, so that whatever else slows the machine slows all of them.
+Speeds are medians over the rounds, and so is the ratio of two that ran in the same round.
+`translate_cuda.py` is the same for a GPU.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ import json
 import math
 import os
 import random
-import resource
 import statistics
 import subprocess
 import sys
@@ -31,8 +31,9 @@ import torch
 
 from benchmarks.record import machine, save
 from heedful.checkpoint import load_model, save_model
-from heedful.config import preset, resolve
-from heedful.engines import SearchOptions
+from heedful.config import Config, preset, resolve
+from heedful.engines import Request, SearchOptions
+from heedful.engines.torch_engine import TorchEngine
 from heedful.export.cache import cached_ctranslate2
 from heedful.export.marian import write_huggingface
 from heedful.model.transformer import Transformer
@@ -41,7 +42,6 @@ from heedful.translation import Translator
 
 BATCH_SIZES = (8, 16, 32, 64)
 EOS_ID, EXTRA = 0, 20
-TRIALS = 4  # of a contestant; whoever has more settings to try is tried once with each
 ALONE = 20  # sentences translated one at a time
 SYLLABLES = [a + b for a in "bdfgklmnprstvz" for b in ("a", "e", "i", "o", "u", "an", "er", "is")]
 
@@ -75,14 +75,28 @@ def prepare(folder: Path, name: str, num_sentences: int, length: int, vocab_size
     tokenizer.save(folder / "tokenizer.model")
     layer = {"data": {"source_language": "xx", "target_language": "yy", "max_length": 4 * length}}
     config = resolve(preset(name), layer)
-    torch.manual_seed(1)
-    model = Transformer(config.model, tokenizer.vocab_size)
-    end_at(model, length)
+    lines = list(_of_length(tokenizer, text, length, num_sentences))
+    (folder / "lines").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    model = ending_at(length, config, tokenizer.vocab_size, tokenizer.encode_batch(lines[:4]))
     save_model(folder / "model", model.state_dict(), config, folder / "tokenizer.model")
     cached_ctranslate2(folder / "model")
     write_huggingface(load_model(folder / "model", device=torch.device("cpu")), folder / "marian")
-    lines = list(_of_length(tokenizer, text, length, num_sentences))
-    (folder / "lines").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def ending_at(length: int, config: Config, vocab_size: int, sources: list[list[int]]) -> Transformer:
+    """The random model whose outputs are nearest to this length, of those made to end at several places."""
+    found: dict[float, Transformer] = {}
+    for place in range(length, 3 * length, max(1, length // 7)):
+        torch.manual_seed(1)
+        model = Transformer(config.model, vocab_size).eval()
+        end_at(model, place)
+        options = SearchOptions(beam_size=1, max_extra=EXTRA)
+        outputs = TorchEngine(model).translate([Request(ids) for ids in sources], options)
+        mean = statistics.mean(len(best.ids) for best, *_ in outputs)
+        found[abs(mean - length)] = model
+        if mean >= length:
+            break
+    return found[min(found)]
 
 
 @torch.no_grad()
@@ -190,38 +204,38 @@ def huggingface(order: Order, batch_size: int) -> Translate:
     return translate
 
 
-def contestants(order: Order, name: str) -> dict[str, Translate]:
-    """The settings in which a contestant is tried; the best one counts."""
-    if name.startswith("ours"):
-        return {"as it comes": ours(order, name.removeprefix("ours, "))}
-    if name == "ctranslate2 itself":
-        workers = sorted({1, torch.get_num_threads()})
-        return {
-            f"{size} a batch, {w} workers": ctranslate2_itself(order, size, w) for w in workers for size in BATCH_SIZES
-        }
-    return {f"{size} a batch": huggingface(order, size) for size in BATCH_SIZES[1:3]}
-
-
 NAMES = ("ours, torch", "ours, ctranslate2", "ctranslate2 itself", "huggingface")
+
+
+def settings(name: str) -> list[tuple[int, ...]]:
+    """What a contestant is tried with; ours as they come."""
+    if name == "ctranslate2 itself":
+        return [(size, workers) for workers in sorted({1, torch.get_num_threads()}) for size in BATCH_SIZES]
+    return [(size,) for size in BATCH_SIZES[1:]] if name == "huggingface" else [()]
+
+
+def contestant(order: Order, name: str, setting: tuple[int, ...]) -> Translate:
+    """One of them, ready to go."""
+    if name == "ctranslate2 itself":
+        return ctranslate2_itself(order, *setting)
+    return huggingface(order, *setting) if name == "huggingface" else ours(order, name.removeprefix("ours, "))
 
 
 # ----------------------------------------------------------------------------------------------------------- measuring
 
 
-def measure(order: Order, name: str) -> dict[str, Any]:
-    """The figures of one contestant, in this process."""
-    everything = list(range(len(order.lines)))
-    best: dict[str, Any] = {"sentences/s": 0.0}
-    settings = contestants(order, name)
-    for setting, translate in list(settings.items()) * max(1, TRIALS // len(settings)):
-        translate(everything[:4])
-        begin = time.perf_counter()
-        tokens = translate(everything)
-        seconds = time.perf_counter() - begin
-        if len(everything) / seconds > best["sentences/s"]:
-            speed = {"sentences/s": len(everything) / seconds, "tokens/s": tokens / seconds}
-            best = {"setting": setting, **speed, **latency(translate)}
-    return best | {"peak MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
+def work(order: Order, name: str, setting: tuple[int, ...]) -> None:
+    """A contestant's process: does what it is told, line by line, and answers with figures."""
+    translate, everything = contestant(order, name, setting), list(range(len(order.lines)))
+    translate(everything[:4])
+    for line in sys.stdin:
+        if line == "run\n":
+            begin = time.perf_counter()
+            tokens = translate(everything)
+            figures = {"seconds": time.perf_counter() - begin, "tokens": tokens}
+        else:
+            figures = latency(translate) | {"peak MB": peak_mb()}
+        print(json.dumps(figures), flush=True)
 
 
 def latency(translate: Translate) -> dict[str, float]:
@@ -235,37 +249,91 @@ def latency(translate: Translate) -> dict[str, float]:
     return {"latency p50 ms": statistics.median(times), "latency p95 ms": times[int(0.95 * (ALONE - 1))]}
 
 
-def in_a_process(order: Order, name: str) -> dict[str, Any]:
-    """`measure` in a new process."""
-    command = [sys.executable, "-m", "benchmarks.translate_speed", "--one", name]
-    arguments = ["--folder", str(order.folder), "--beam", str(order.beam_size)]
-    done = subprocess.run([*command, *arguments], capture_output=True, text=True, check=True)
-    figures: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return figures
+def peak_mb() -> float:
+    """The most memory that this process had at once; what its parent had does not count."""
+    lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
+    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM"))
 
 
-def median_of(rounds: list[dict[str, Any]]) -> dict[str, Any]:
-    """The median of each figure; the setting of the first round."""
-    numbers = {key for key, value in rounds[0].items() if isinstance(value, float)}
-    return {
-        key: round(statistics.median(each[key] for each in rounds), 1) if key in numbers else value
-        for key, value in rounds[0].items()
-    }
+class Worker:
+    """A contestant in a process of its own."""
+
+    def __init__(self, order: Order, name: str, setting: tuple[int, ...]) -> None:
+        command = [sys.executable, "-m", "benchmarks.translate_speed", "--one", name]
+        command += ["--folder", str(order.folder), "--beam", str(order.beam_size)]
+        command += ["--setting", ",".join(map(str, setting))]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def ask(self, what: str) -> dict[str, Any]:
+        """Tell it, and wait for the answer."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(f"{what}\n")
+        self.process.stdin.flush()
+        answer: dict[str, Any] = json.loads(self.process.stdout.readline())
+        return answer
+
+    def end(self) -> None:
+        """Let it go."""
+        self.process.communicate()
+
+
+def best_setting(order: Order, name: str) -> tuple[int, ...]:
+    """The quickest of its settings, each tried once."""
+    tried = settings(name)
+    if len(tried) == 1:
+        return tried[0]
+    seconds: dict[tuple[int, ...], float] = {}
+    for setting in tried:
+        worker = Worker(order, name, setting)
+        seconds[setting] = worker.ask("run")["seconds"]
+        worker.end()
+    return min(seconds, key=seconds.__getitem__)
 
 
 def race(order: Order, rounds: int) -> dict[str, Any]:
     """All contestants, in turns; and the ratios that our bars speak of."""
+    chosen = {name: best_setting(order, name) for name in NAMES}
+    workers = {name: Worker(order, name, setting) for name, setting in chosen.items()}
+    for worker in workers.values():
+        worker.ask("run")
     seen: dict[str, list[dict[str, Any]]] = {name: [] for name in NAMES}
-    for _ in range(rounds):
-        for name in NAMES:
-            seen[name].append(in_a_process(order, name))
-    figures: dict[str, Any] = {name: median_of(each) for name, each in seen.items()}
-    speed = {name: figures[name]["sentences/s"] for name in NAMES}
+    for number in range(rounds):
+        for place in range(len(NAMES)):  # another one begins each round
+            name = NAMES[(number + place) % len(NAMES)]
+            seen[name].append(workers[name].ask("run"))
+    figures: dict[str, Any] = {}
+    for name, worker in workers.items():
+        figures[name] = {"setting": described(chosen[name])} | speeds(seen[name], len(order.lines))
+        figures[name] |= {key: round(value, 1) for key, value in worker.ask("alone").items()}
+        worker.end()
     figures["ratios"] = {
-        "ours, ctranslate2 / ctranslate2 itself": round(speed["ours, ctranslate2"] / speed["ctranslate2 itself"], 3),
-        "ours, torch / huggingface": round(speed["ours, torch"] / speed["huggingface"], 2),
+        f"{one} / {other}": ratio(seen[one], seen[other])
+        for one, other in (("ours, ctranslate2", "ctranslate2 itself"), ("ours, torch", "huggingface"))
     }
     return figures
+
+
+def described(setting: tuple[int, ...]) -> str:
+    """For people."""
+    names = ("a batch", "workers")
+    return ", ".join(f"{value} {name}" for value, name in zip(setting, names, strict=False)) or "as it comes"
+
+
+def speeds(rounds: list[dict[str, Any]], num_sentences: int) -> dict[str, float]:
+    """Medians over the rounds."""
+    return {
+        "sentences/s": round(statistics.median(num_sentences / each["seconds"] for each in rounds), 1),
+        "tokens/s": round(statistics.median(each["tokens"] / each["seconds"] for each in rounds), 1),
+        "tokens a sentence": round(statistics.mean(each["tokens"] for each in rounds) / num_sentences, 1),
+    }
+
+
+def ratio(ours: list[dict[str, Any]], theirs: list[dict[str, Any]]) -> float:
+    """How many times as fast, in the median round."""
+    pairs = zip(ours, theirs, strict=True)
+    times = [float(other["seconds"] / one["seconds"]) for one, other in pairs]
+    return round(statistics.median(times), 3)
 
 
 def arguments() -> argparse.Namespace:
@@ -274,11 +342,12 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--sentences", type=int, default=96)
     parser.add_argument("--length", type=int, default=28)
     parser.add_argument("--vocab", type=int, default=8000)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--keep", action="store_true", help="write the result to benchmarks/results/")
     parser.add_argument("--one", choices=NAMES, help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--beam", type=int, default=4, help=argparse.SUPPRESS)
+    parser.add_argument("--setting", default="", help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
@@ -286,7 +355,8 @@ def main() -> None:
     """Measure, print, keep."""
     given = arguments()
     if given.one:
-        print(json.dumps(measure(Order(given.folder, given.beam), given.one)))
+        setting = tuple(int(number) for number in given.setting.split(",") if number)
+        work(Order(given.folder, given.beam), given.one, setting)
         return
     figures: dict[str, Any] = {
         "what": f"{given.preset}, {given.vocab:,} word pieces, {given.sentences} sentences of {given.length}",
