@@ -1,6 +1,6 @@
 """Translation on a CPU: our engines beside Hugging Face generate and CTranslate2 itself, in one run.
 
-    python -m benchmarks.translate_speed [--preset base] [--sentences 96] [--length 28] [--rounds 5] [--keep]
+    python -m benchmarks.translate_speed [--preset base] [--sentences 96] [--length 28] [--rounds 4] [--keep]
 
 One random-initialised model, one set of sentences of equal length in word pieces; the model is made to end its outputs
 at about that length. Ours go from text to text; the others get and give ids, with the batch size that is best for each
@@ -42,7 +42,7 @@ from heedful.translation import Translator
 
 BATCH_SIZES = (8, 16, 32, 64)
 EOS_ID, EXTRA = 0, 20
-ALONE = 20  # sentences translated one at a time
+WARM_UP, SOME, ALONE = 16, 64, 20  # sentences: before all else, to find the best setting, and one at a time
 SYLLABLES = [a + b for a in "bdfgklmnprstvz" for b in ("a", "e", "i", "o", "u", "an", "er", "is")]
 
 Translate: TypeAlias = Callable[[list[int]], int]  # numbers of sentences → how many tokens came out
@@ -227,14 +227,14 @@ def contestant(order: Order, name: str, setting: tuple[int, ...]) -> Translate:
 def work(order: Order, name: str, setting: tuple[int, ...]) -> None:
     """A contestant's process: does what it is told, line by line, and answers with figures."""
     translate, everything = contestant(order, name, setting), list(range(len(order.lines)))
-    translate(everything[:4])
+    translate(everything[:WARM_UP])
     for line in sys.stdin:
-        if line == "run\n":
-            begin = time.perf_counter()
-            tokens = translate(everything)
-            figures = {"seconds": time.perf_counter() - begin, "tokens": tokens}
-        else:
+        if line == "alone\n":
             figures = latency(translate) | {"peak MB": peak_mb()}
+        else:
+            begin = time.perf_counter()
+            tokens = translate(everything if line == "all\n" else everything[:SOME])
+            figures = {"seconds": time.perf_counter() - begin, "tokens": tokens}
         print(json.dumps(figures), flush=True)
 
 
@@ -286,7 +286,7 @@ def best_setting(order: Order, name: str) -> tuple[int, ...]:
     seconds: dict[tuple[int, ...], float] = {}
     for setting in tried:
         worker = Worker(order, name, setting)
-        seconds[setting] = worker.ask("run")["seconds"]
+        seconds[setting] = worker.ask("some")["seconds"]
         worker.end()
     return min(seconds, key=seconds.__getitem__)
 
@@ -295,13 +295,11 @@ def race(order: Order, rounds: int) -> dict[str, Any]:
     """All contestants, in turns; and the ratios that our bars speak of."""
     chosen = {name: best_setting(order, name) for name in NAMES}
     workers = {name: Worker(order, name, setting) for name, setting in chosen.items()}
-    for worker in workers.values():
-        worker.ask("run")
     seen: dict[str, list[dict[str, Any]]] = {name: [] for name in NAMES}
     for number in range(rounds):
         for place in range(len(NAMES)):  # another one begins each round
             name = NAMES[(number + place) % len(NAMES)]
-            seen[name].append(workers[name].ask("run"))
+            seen[name].append(workers[name].ask("all"))
     figures: dict[str, Any] = {}
     for name, worker in workers.items():
         figures[name] = {"setting": described(chosen[name])} | speeds(seen[name], len(order.lines))
@@ -342,7 +340,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--sentences", type=int, default=96)
     parser.add_argument("--length", type=int, default=28)
     parser.add_argument("--vocab", type=int, default=8000)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--keep", action="store_true", help="write the result to benchmarks/results/")
     parser.add_argument("--one", choices=NAMES, help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)

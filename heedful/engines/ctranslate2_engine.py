@@ -31,7 +31,7 @@ FIRST_WINDOW, LAST_WINDOW = 16, 4096  # requests read ahead: few at first, so th
 WINDOW_SECONDS = 5.0  # ... and then more, until a window takes so long
 SCORED_PAIRS = 512  # at a time
 LIKE_OURS = 0.75  # |Y|^(¾α) grows as ((5 + |Y|) / 6)^α does where |Y| is 15: which W of those that ended are returned
-BATCH = 16  # sentences of like length that a worker takes at a time
+ROWS, FEWEST = 64, 16  # hypotheses of sentences of like length that a worker takes at a time, and sentences at least
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +66,7 @@ class CTranslate2Engine:
             )
         except RuntimeError as error:
             raise CheckpointError(f"{folder}: CTranslate2 cannot load it ({error}); remove it") from None
+        torch.set_num_threads(self.workers)  # CTranslate2 takes its one thread a worker for the whole process
 
     def computing(self, options: SearchOptions) -> Computing:
         """In the numbers that CTranslate2 chose for this CPU."""
@@ -130,7 +131,7 @@ class CTranslate2Engine:
             max_input_length=0,
             return_end_token=True,
             return_scores=True,
-            max_batch_size=self._batch_size(len(requests)),
+            max_batch_size=self._batch_size(len(requests), options.beam_size),
         )
         return results
 
@@ -147,9 +148,11 @@ class CTranslate2Engine:
             return _Found(ids, None)
         return _Found(ids[:-1], None if score is None else score * len(ids) ** alpha)
 
-    def _batch_size(self, num_sentences: int) -> int:
-        """So that there is work for every worker."""
-        return min(BATCH, -(-num_sentences // self.workers))
+    def _batch_size(self, num_sentences: int, beam_size: int = 1) -> int:
+        """So that every worker gets as many batches as the others, and none is larger than need be."""
+        most = max(FEWEST, ROWS // beam_size)
+        rounds = -(-num_sentences // (most * self.workers)) or 1
+        return -(-num_sentences // (rounds * self.workers)) or 1
 
     def next_tokens(self, request: Request, count: int) -> list[tuple[int, float]]:
         """The likeliest tokens behind the prefix, and their probabilities."""
