@@ -225,3 +225,16 @@ def test_a_damaged_export_is_named(tmp_path: Path) -> None:
     (cached_ctranslate2(model) / "model.bin").write_bytes(b"x")
     with pytest.raises(CheckpointError, match="remove it"):
         Translator.load(model, device="cpu", engine="ctranslate2")
+
+
+def test_torch_keeps_its_threads_and_every_worker_gets_as_many_batches(tmp_path: Path) -> None:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        engine = both(tmp_path, 1).theirs
+        assert torch.get_num_threads() == engine.workers == 2
+    finally:
+        torch.set_num_threads(threads)
+    sizes = {number: engine._batch_size(number, beam_size=4) for number in (0, 1, 16, 32, 48, 96, 4096)}
+    assert sizes == {0: 1, 1: 1, 16: 8, 32: 16, 48: 12, 96: 16, 4096: 16}
+    assert engine._batch_size(4096) == 64, "greedy search has one hypothesis a sentence"

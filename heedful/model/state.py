@@ -16,6 +16,8 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import cast
 
 import torch
@@ -24,6 +26,7 @@ from torch.nn import functional as F
 
 from heedful.model.attention import MultiHeadAttention
 from heedful.model.layers import DecoderLayer
+from heedful.model.prepacked import Product
 from heedful.model.transformer import Memory, Transformer
 
 FIRST_CAPACITY = 32  # target positions; doubled when they are used up
@@ -146,6 +149,18 @@ def _unpacked(offsets_N: Tensor, num_sentences: int, longest: int, like: Tensor)
     return torch.minimum(row_NM, end_N1 - 1), mask_NM
 
 
+@dataclass(frozen=True, slots=True)
+class Products:
+    """What a layer's step multiplies with."""
+
+    own_QKV: Product
+    own_O: Product
+    cross_Q: Product
+    cross_O: Product
+    W_1: Product
+    W_2: Product
+
+
 class CachedLayer:
     """One layer of the decoder, its matrices laid together once: fewer and larger products in each step."""
 
@@ -158,6 +173,19 @@ class CachedLayer:
         self.own_QKV = torch.cat([_scaled_queries(own), _keys_values(own)])
         self.cross_Q, self.cross_KV = _scaled_queries(cross), _keys_values(cross)
 
+    @cached_property
+    def products(self) -> Products:
+        """The same matrices, ready for `step`."""
+        own, cross, forward = self.layer.self_attention, self.layer.cross_attention, self.layer.feed_forward
+        return Products(
+            Product(self.own_QKV),
+            Product(own.W_O.weight),
+            Product(self.cross_Q),
+            Product(cross.W_O.weight),
+            Product(forward.W_1.weight, forward.W_1.bias),
+            Product(forward.W_2.weight, forward.W_2.bias),
+        )
+
     def memory(self, hidden_SD: Tensor, row_NM: Tensor) -> Tensor:
         """Keys and values of the encoder's output, unpacked into N sentences of M places."""
         keys_values_SX = F.linear(hidden_SD, self.cross_KV)
@@ -169,31 +197,31 @@ class CachedLayer:
         layer = self.layer
         x_RD = layer.self_attention_norm(x_RD, self._own(x_RD, state.keys_values_NHLWC[number], place, mask_N1WM))
         x_RD = layer.cross_attention_norm(x_RD, self._cross(x_RD, state.memory_NHMC[number], state.memory_mask_N11M))
-        x_RD = layer.feed_forward_norm(x_RD, layer.feed_forward(x_RD))
+        x_RD = layer.feed_forward_norm(x_RD, self.products.W_2(self.products.W_1.relu(x_RD)))
         return x_RD
 
     def _own(self, x_RD: Tensor, cache_NHLWC: Tensor, place: Place, mask_N1WM: Tensor) -> Tensor:
         (slot_N, position_N), num_beams = place, cache_NHLWC.size(3)
-        product_RX = F.linear(x_RD, self.own_QKV)
+        product_RX = self.products.own_QKV(x_RD)
         query_RX, new_RX = product_RX.tensor_split([self.query_width], dim=-1)
         cache_NHLWC[slot_N, :, position_N] = self._heads(new_RX, num_beams)
         seen_NHMC = cache_NHLWC[:, :, : mask_N1WM.size(-1) // num_beams].flatten(2, 3)
-        return self._attend(self._heads(query_RX, num_beams), seen_NHMC, mask_N1WM, self.layer.self_attention)
+        return self._attend(self._heads(query_RX, num_beams), seen_NHMC, mask_N1WM, self.products.own_O)
 
     def _cross(self, x_RD: Tensor, memory_NHMC: Tensor, mask_N11M: Tensor) -> Tensor:
-        query_NHWK = self._heads(F.linear(x_RD, self.cross_Q), x_RD.size(0) // memory_NHMC.size(0))
-        return self._attend(query_NHWK, memory_NHMC, mask_N11M, self.layer.cross_attention)
+        query_NHWK = self._heads(self.products.cross_Q(x_RD), x_RD.size(0) // memory_NHMC.size(0))
+        return self._attend(query_NHWK, memory_NHMC, mask_N11M, self.products.cross_O)
 
     def _heads(self, x_RX: Tensor, num_beams: int) -> Tensor:
         x_NWHK = x_RX.view(-1, num_beams, self.num_heads, x_RX.size(-1) // self.num_heads)
         return x_NWHK.transpose(1, 2)
 
-    def _attend(self, query_NHWK: Tensor, seen_NHMC: Tensor, mask_N1WM: Tensor, part: MultiHeadAttention) -> Tensor:
+    def _attend(self, query_NHWK: Tensor, seen_NHMC: Tensor, mask_N1WM: Tensor, output: Product) -> Tensor:
         """Equation 1 and the output matrix; the queries are scaled already."""
         key_NHMK, value_NHMK = seen_NHMC.tensor_split([self.d_k], dim=-1)
         weights_NHWM = (query_NHWK @ key_NHMK.mT).add_(mask_N1WM).softmax(dim=-1)
         heads_NWHK = (weights_NHWM @ value_NHMK).transpose(1, 2)
-        return F.linear(heads_NWHK.flatten(2).flatten(0, 1), part.W_O.weight)
+        return output(heads_NWHK.flatten(2).flatten(0, 1))
 
 
 def _scaled_queries(part: MultiHeadAttention) -> Tensor:
@@ -220,6 +248,7 @@ class Decoder:
         self.model = model
         self.max_positions = max_positions(model)
         self.layers = [CachedLayer(cast(DecoderLayer, layer)) for layer in model.decoder]
+        self.logits = Product(model.embedding.weight_VD)
 
     def empty(self, num_slots: int, num_beams: int, *, sources: int = 0) -> State:
         """A state with no sentence in it; with room for so many source positions to begin with."""
@@ -240,4 +269,4 @@ class Decoder:
         for number, layer in enumerate(self.layers):
             x_RD = layer.step(x_RD, state, number, place, mask_N1WM)
         state.leave()
-        return self.model.logits(x_RD)
+        return self.logits(x_RD)
