@@ -2,7 +2,7 @@
 
 A step of decoding multiplies few rows with many matrices, and MKL, which `F.linear` calls, arranges the matrix anew
 each time. Measured on one core for d_model 512, billions of operations a second: 65 to 79 by `F.linear` and 93 to 101
-here for 64 rows; 13 to 37, and 40 to 57, for 4. The plain product is what training computes, and what the test compares.
+here for 64 rows; 13 to 37, and 40 to 57, for 4. The plain product is what training computes, and what a test compares.
 """
 
 from __future__ import annotations
