@@ -214,6 +214,83 @@ def _greater(value, other):
 
 
 @triton.jit
+def _best_continuations(
+    best_ptr, best_tokens_ptr, live, mine, there, vocab_size, NUM_BEAMS: tl.constexpr, PLACES: tl.constexpr
+):
+    """The best W continuations of W hypotheses that have W each; of equal ones the first in place, then in token."""
+    place = tl.arange(0, PLACES)
+    both = there[:, None] & there[None, :]
+    entry = mine[:, None] * NUM_BEAMS + place[None, :]
+    candidate = tl.load(best_ptr + entry, mask=both, other=float("-inf")) + live[:, None]
+    order = place[:, None] * vocab_size + tl.load(best_tokens_ptr + entry, mask=both, other=0)
+    order = tl.where(both, order, NUM_BEAMS * vocab_size)
+    value = tl.full([PLACES], float("-inf"), dtype=live.dtype)
+    chosen = tl.zeros([PLACES], dtype=tl.int32)
+    for nth in tl.static_range(NUM_BEAMS):
+        top = tl.max(tl.max(candidate, axis=1), axis=0)
+        first = tl.min(tl.min(tl.where(candidate == top, order, NUM_BEAMS * vocab_size - 1), axis=1), axis=0)
+        value = tl.where(place == nth, top, value)
+        chosen = tl.where(place == nth, tl.minimum(first, NUM_BEAMS * vocab_size - 1), chosen)
+        candidate = tl.where(order == first, float("-inf"), candidate)
+    return value, chosen // vocab_size, chosen % vocab_size
+
+
+@triton.jit
+def _endings(eos_ptr, live, value, forced, mine, there, EOS: tl.constexpr, NUM_BEAMS: tl.constexpr):
+    """Log-probabilities of those that end, if they are among the best W of those that end and those that go on."""
+    eos = tl.load(eos_ptr + mine, mask=there, other=float("-inf")) + live
+    eos = tl.where((eos > float("-inf")) & ((forced < 0) | (forced == EOS)), eos, float("-inf"))  # NaN: none
+    return tl.where(_greater(eos, value) + _greater(eos, eos) < NUM_BEAMS, eos, float("-inf"))
+
+
+@triton.jit
+def _ranked(score, key, other_score, other_key, PLACES: tl.constexpr):
+    """Where each comes to stand among these and the others: True at its place, nowhere for one that there is not."""
+    rank = _beaten_by(score, key, score, key) + _beaten_by(score, key, other_score, other_key)
+    return (rank[:, None] == tl.arange(0, PLACES)[None, :]) & (score > float("-inf"))[:, None]
+
+
+@triton.jit
+def _finished(score, total, key, old_score, old_total, old_key, PLACES: tl.constexpr):
+    """The best W of those that end now and of those that have: scores, log-probabilities and endings, best first."""
+    here = _ranked(score, key, old_score, old_key, PLACES)
+    old_here = _ranked(old_score, old_key, score, key, PLACES)
+    new_score = tl.maximum(
+        tl.max(tl.where(here, score[:, None], float("-inf")), axis=0),
+        tl.max(tl.where(old_here, old_score[:, None], float("-inf")), axis=0),
+    )
+    new_total = tl.sum(tl.where(here, total[:, None], 0.0), axis=0)
+    new_total += tl.sum(tl.where(old_here, old_total[:, None], 0.0), axis=0)
+    new_key = tl.sum(tl.where(here, key[:, None], 0), axis=0) + tl.sum(tl.where(old_here, old_key[:, None], 0), axis=0)
+    return new_score, new_total, new_key
+
+
+@triton.jit
+def _at(numbers, index: tl.constexpr, PLACES: tl.constexpr):
+    """The number at one place."""
+    return tl.max(tl.where(tl.arange(0, PLACES) == index, numbers, float("-inf")), axis=0)
+
+
+@triton.jit
+def _inherit(
+    ancestors_ptr, parent, slot, position, num_slots, capacity,
+    NUM_BEAMS: tl.constexpr, PLACES: tl.constexpr, BLOCK_L: tl.constexpr,
+):  # fmt: skip
+    """Hypothesis w goes on from its parent, so its ancestors are its parent's, and its parent."""
+    place = tl.arange(0, PLACES)
+    there = place < NUM_BEAMS
+    now, then = position % 2, (position + 1) % 2
+    read_ptr = ancestors_ptr + (now * num_slots + slot).to(tl.int64) * NUM_BEAMS * capacity
+    write_ptr = ancestors_ptr + (then * num_slots + slot).to(tl.int64) * NUM_BEAMS * capacity
+    for begin in range(0, position, BLOCK_L):
+        earlier = begin + tl.arange(0, BLOCK_L)
+        inside = there[:, None] & (earlier < position)[None, :]
+        whose = tl.load(read_ptr + parent[:, None] * capacity + earlier[None, :], mask=inside, other=0)
+        tl.store(write_ptr + place[:, None] * capacity + earlier[None, :], whose, mask=inside)
+    tl.store(write_ptr + place * capacity + position, parent.to(tl.int8), mask=there)
+
+
+@triton.jit
 def _advance(
     best_ptr, best_tokens_ptr, eos_ptr, forced_ptr,
     ids_ptr, live_ptr, scores_ptr, totals_ptr, endings_ptr, position_ptr, max_length_ptr, prefix_ptr, done_ptr,
@@ -232,51 +309,24 @@ def _advance(
     forced = _forced(position, max_length_ptr, prefix_ptr, slot, capacity, EOS)
     live = tl.load(live_ptr + mine, mask=there, other=float("-inf"))
 
-    # The best W continuations of W hypotheses that have W each; of equal ones the first in place, then in token.
-    both = there[:, None] & there[None, :]
-    entry = mine[:, None] * NUM_BEAMS + place[None, :]
-    candidate = tl.load(best_ptr + entry, mask=both, other=float("-inf")) + live[:, None]
-    order = place[:, None] * vocab_size + tl.load(best_tokens_ptr + entry, mask=both, other=0)
-    order = tl.where(both, order, NUM_BEAMS * vocab_size)
-    value = tl.full([PLACES], float("-inf"), dtype=live.dtype)
-    chosen = tl.zeros([PLACES], dtype=tl.int32)
-    for nth in tl.static_range(NUM_BEAMS):
-        top = tl.max(tl.max(candidate, axis=1), axis=0)
-        first = tl.min(tl.min(tl.where(candidate == top, order, NUM_BEAMS * vocab_size - 1), axis=1), axis=0)
-        value = tl.where(place == nth, top, value)
-        chosen = tl.where(place == nth, tl.minimum(first, NUM_BEAMS * vocab_size - 1), chosen)
-        candidate = tl.where(order == first, float("-inf"), candidate)
-    parent, token = chosen // vocab_size, chosen % vocab_size
+    value, parent, token = _best_continuations(
+        best_ptr, best_tokens_ptr, live, mine, there, vocab_size, NUM_BEAMS, PLACES
+    )
     if forced >= 0:  # every hypothesis goes on with the forced token, at its own place
         forced_value = tl.load(forced_ptr + mine, mask=there, other=float("-inf")) + live
         value = tl.where(there & (forced != EOS), forced_value, float("-inf"))
         parent, token = tl.where(there, place, 0), tl.zeros([PLACES], dtype=tl.int32) + forced
 
-    # Those that end among the best W of both kinds are finished.
-    eos = tl.load(eos_ptr + mine, mask=there, other=float("-inf")) + live
-    eos = tl.where((eos > float("-inf")) & ((forced < 0) | (forced == EOS)), eos, float("-inf"))  # NaN: none
-    eos = tl.where(_greater(eos, value) + _greater(eos, eos) < NUM_BEAMS, eos, float("-inf"))
-    score = eos / tl.load(penalty_ptr + position + 1)
-    key = place * capacity + position
+    eos = _endings(eos_ptr, live, value, forced, mine, there, EOS, NUM_BEAMS)
     old_score = tl.load(scores_ptr + mine, mask=there, other=float("-inf"))
     old_total = tl.load(totals_ptr + mine, mask=there, other=0.0)
     old_key = tl.load(endings_ptr + mine, mask=there, other=0)
-    rank = _beaten_by(score, key, score, key) + _beaten_by(score, key, old_score, old_key)
-    old_rank = _beaten_by(old_score, old_key, old_score, old_key) + _beaten_by(old_score, old_key, score, key)
-    here = (rank[:, None] == place[None, :]) & (score > float("-inf"))[:, None]
-    old_here = (old_rank[:, None] == place[None, :]) & (old_score > float("-inf"))[:, None]
-    new_score = tl.maximum(
-        tl.max(tl.where(here, score[:, None], float("-inf")), axis=0),
-        tl.max(tl.where(old_here, old_score[:, None], float("-inf")), axis=0),
-    )
-    new_total = tl.sum(tl.where(here, eos[:, None], 0.0), axis=0)
-    new_total += tl.sum(tl.where(old_here, old_total[:, None], 0.0), axis=0)
-    new_key = tl.sum(tl.where(here, key[:, None], 0), axis=0) + tl.sum(tl.where(old_here, old_key[:, None], 0), axis=0)
+    score, key = eos / tl.load(penalty_ptr + position + 1), place * capacity + position
+    new_score, new_total, new_key = _finished(score, eos, key, old_score, old_total, old_key, PLACES)
 
     # Done: W have finished, or no live one can come among the best n any more, or there is no room.
     bound = tl.max(value, axis=0) / tl.load(penalty_ptr + max_length + 1)
-    last = tl.max(tl.where(place == NUM_BEAMS - 1, new_score, float("-inf")), axis=0)
-    wanted = tl.max(tl.where(place == N_BEST - 1, new_score, float("-inf")), axis=0)
+    last, wanted = _at(new_score, NUM_BEAMS - 1, PLACES), _at(new_score, N_BEST - 1, PLACES)
     done = (position >= max_length) | (last > float("-inf")) | (bound <= wanted)
     value = tl.where(done, float("-inf"), value)
 
@@ -291,17 +341,7 @@ def _advance(
     tl.store(endings_ptr + mine, new_key, mask=there)
     tl.store(position_ptr + slot, position + 1)
     tl.store(done_ptr + slot, done.to(tl.int32))
-
-    # Hypothesis w goes on from its parent, so its ancestors are its parent's, and its parent.
-    now, then = position % 2, (position + 1) % 2
-    read_ptr = ancestors_ptr + (now * num_slots + slot).to(tl.int64) * NUM_BEAMS * capacity
-    write_ptr = ancestors_ptr + (then * num_slots + slot).to(tl.int64) * NUM_BEAMS * capacity
-    for begin in range(0, position, BLOCK_L):
-        earlier = begin + tl.arange(0, BLOCK_L)
-        inside = there[:, None] & (earlier < position)[None, :]
-        whose = tl.load(read_ptr + parent[:, None] * capacity + earlier[None, :], mask=inside, other=0)
-        tl.store(write_ptr + place[:, None] * capacity + earlier[None, :], whose, mask=inside)
-    tl.store(write_ptr + place * capacity + position, parent.to(tl.int8), mask=there)
+    _inherit(ancestors_ptr, parent, slot, position, num_slots, capacity, NUM_BEAMS, PLACES, BLOCK_L)
 
 
 def advance(best: Best, slots: Slots, rule: BeamRule, vocab_size: int) -> None:
