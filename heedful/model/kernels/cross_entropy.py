@@ -9,7 +9,6 @@ held in float32. The gradients are made in the forward pass, for a loss gradient
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
@@ -17,10 +16,80 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-LOG2_E = math.log2(math.e)
 CHUNK_BYTES = 2**31  # of logits; base (25,000 rows of 37,000 words in bf16) is one chunk
 BLOCK_COLUMNS = 8192
 NUM_WARPS = 8
+
+
+@triton.jit
+def exp(x):
+    """e to the power of x."""
+    LOG2E: tl.constexpr = 1.4426950408889634
+    return tl.exp2(x * LOG2E)
+
+
+@triton.jit
+def log(x):
+    """The natural logarithm."""
+    LOG2E: tl.constexpr = 1.4426950408889634
+    return tl.log2(x) / LOG2E
+
+
+@triton.jit
+def weigh(score, highest):
+    """The highest score so far, what each of these weighs beside it, and by what the weights of earlier ones shrink."""
+    higher = tl.maximum(highest, tl.max(score, axis=0))
+    return higher, exp(score - higher), exp(highest - higher)
+
+
+@triton.jit
+def smoothed_loss(nll, lse, plain_sum, NUM_COLUMNS: tl.constexpr, SMOOTHING: tl.constexpr):
+    """§5.4: the target has 1 − ε of the probability, and all words share ε."""
+    return (1.0 - SMOOTHING) * nll + SMOOTHING * (lse - plain_sum / NUM_COLUMNS)
+
+
+@triton.jit
+def clear_row(row_ptr, NUM_COLUMNS: tl.constexpr, BLOCK: tl.constexpr):
+    """The gradient of a row that has no target."""
+    column = tl.arange(0, BLOCK)
+    nothing = tl.zeros([BLOCK], dtype=row_ptr.dtype.element_ty)
+    for begin in range(0, NUM_COLUMNS, BLOCK):
+        tl.store(row_ptr + begin + column, nothing, mask=begin + column < NUM_COLUMNS)
+
+
+@triton.jit
+def _row_sums(
+    row_ptr, NUM_COLUMNS: tl.constexpr, SMOOTHING: tl.constexpr, ACCUMULATE: tl.constexpr, BLOCK: tl.constexpr
+):
+    """The log-sum-exp of the scores of a row, and, where the loss is smoothed, their sum."""
+    column = tl.arange(0, BLOCK)
+    highest = tl.full([], float("-inf"), dtype=ACCUMULATE)
+    total = tl.zeros([], dtype=ACCUMULATE)
+    plain_sum = tl.zeros([], dtype=ACCUMULATE)
+    for begin in range(0, NUM_COLUMNS, BLOCK):
+        inside = begin + column < NUM_COLUMNS
+        score = tl.load(row_ptr + begin + column, mask=inside, other=float("-inf")).to(ACCUMULATE)
+        highest, weight, shrink = weigh(score, highest)
+        total = total * shrink + tl.sum(weight, axis=0)
+        if SMOOTHING > 0.0:
+            plain_sum += tl.sum(tl.where(inside, score, 0.0), axis=0)
+    return highest + log(total), plain_sum
+
+
+@triton.jit
+def _write_gradient(
+    row_ptr, target, lse,
+    NUM_COLUMNS: tl.constexpr, SMOOTHING: tl.constexpr, ACCUMULATE: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """p − smoothed target, over the scores of a row."""
+    column = tl.arange(0, BLOCK)
+    share = tl.full([], SMOOTHING, dtype=ACCUMULATE) / NUM_COLUMNS
+    for begin in range(0, NUM_COLUMNS, BLOCK):
+        inside = begin + column < NUM_COLUMNS
+        score = tl.load(row_ptr + begin + column, mask=inside, other=0.0).to(ACCUMULATE)
+        grad = exp(score - lse) - share
+        grad = tl.where(begin + column == target, grad - (1.0 - SMOOTHING), grad)
+        tl.store(row_ptr + begin + column, grad.to(row_ptr.dtype.element_ty), mask=inside)
 
 
 @triton.jit
@@ -30,45 +99,22 @@ def _loss_row(
     ACCUMULATE: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """The loss of one row of logits; their gradient takes their place."""
-    LOG2E: tl.constexpr = 1.4426950408889634
     row = tl.program_id(0).to(tl.int64)
     row_ptr = logits_ptr + row * NUM_COLUMNS
     target = tl.load(target_ptr + row)
-    column = tl.arange(0, BLOCK)
     if target < 0:
         tl.store(smoothed_ptr + row, 0.0)
         tl.store(nll_ptr + row, 0.0)
         if WITH_GRADIENT:
-            for begin in range(0, NUM_COLUMNS, BLOCK):
-                nothing = tl.zeros([BLOCK], dtype=logits_ptr.dtype.element_ty)
-                tl.store(row_ptr + begin + column, nothing, mask=begin + column < NUM_COLUMNS)
+            clear_row(row_ptr, NUM_COLUMNS, BLOCK)
         return
 
     right = tl.load(row_ptr + target).to(ACCUMULATE)
-    highest = tl.full([], float("-inf"), dtype=ACCUMULATE)
-    total = tl.zeros([], dtype=ACCUMULATE)
-    plain_sum = tl.zeros([], dtype=ACCUMULATE)
-    for begin in range(0, NUM_COLUMNS, BLOCK):
-        inside = begin + column < NUM_COLUMNS
-        score = tl.load(row_ptr + begin + column, mask=inside, other=float("-inf")).to(ACCUMULATE)
-        higher = tl.maximum(highest, tl.max(score, axis=0))
-        total = total * tl.exp2((highest - higher) * LOG2E) + tl.sum(tl.exp2((score - higher) * LOG2E), axis=0)
-        if SMOOTHING > 0.0:
-            plain_sum += tl.sum(tl.where(inside, score, 0.0), axis=0)
-        highest = higher
-    lse = highest + tl.log2(total) / LOG2E
-    nll = lse - right
-    tl.store(nll_ptr + row, nll)
-    tl.store(smoothed_ptr + row, (1.0 - SMOOTHING) * nll + SMOOTHING * (lse - plain_sum / NUM_COLUMNS))
-
+    lse, plain_sum = _row_sums(row_ptr, NUM_COLUMNS, SMOOTHING, ACCUMULATE, BLOCK)
+    tl.store(nll_ptr + row, lse - right)
+    tl.store(smoothed_ptr + row, smoothed_loss(lse - right, lse, plain_sum, NUM_COLUMNS, SMOOTHING))
     if WITH_GRADIENT:
-        share = tl.full([], SMOOTHING, dtype=ACCUMULATE) / NUM_COLUMNS
-        for begin in range(0, NUM_COLUMNS, BLOCK):
-            inside = begin + column < NUM_COLUMNS
-            score = tl.load(row_ptr + begin + column, mask=inside, other=0.0).to(ACCUMULATE)
-            grad = tl.exp2((score - lse) * LOG2E) - share
-            grad = tl.where(begin + column == target, grad - (1.0 - SMOOTHING), grad)
-            tl.store(row_ptr + begin + column, grad.to(logits_ptr.dtype.element_ty), mask=inside)
+        _write_gradient(row_ptr, target, lse, NUM_COLUMNS, SMOOTHING, ACCUMULATE, BLOCK)
 
 
 def wide(dtype: torch.dtype) -> torch.dtype:

@@ -18,9 +18,64 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from heedful.model.kernels.cross_entropy import NUM_WARPS, chunk_rows_of, product, sum_dtype_of, wide
+from heedful.model.kernels.cross_entropy import (
+    NUM_WARPS,
+    chunk_rows_of,
+    clear_row,
+    exp,
+    log,
+    product,
+    smoothed_loss,
+    sum_dtype_of,
+    weigh,
+    wide,
+)
 
 BLOCK_COLUMNS = 4096  # of two rows
+
+
+@triton.jit
+def _twin_sums(row_ptr, twin_ptr, NUM_COLUMNS: tl.constexpr, ACCUMULATE: tl.constexpr, BLOCK: tl.constexpr):
+    """The log-sum-exp of the scores of a row and of its twin's, the mean by p of z − z′, and the sum of z."""
+    column = tl.arange(0, BLOCK)
+    highest = tl.full([], float("-inf"), dtype=ACCUMULATE)
+    twin_highest = tl.full([], float("-inf"), dtype=ACCUMULATE)
+    total = tl.zeros([], dtype=ACCUMULATE)
+    twin_total = tl.zeros([], dtype=ACCUMULATE)
+    gap_total = tl.zeros([], dtype=ACCUMULATE)  # of z − z′, weighted as in `total`
+    plain_sum = tl.zeros([], dtype=ACCUMULATE)
+    for begin in range(0, NUM_COLUMNS, BLOCK):
+        inside = begin + column < NUM_COLUMNS
+        score = tl.load(row_ptr + begin + column, mask=inside, other=float("-inf")).to(ACCUMULATE)
+        twin_score = tl.load(twin_ptr + begin + column, mask=inside, other=float("-inf")).to(ACCUMULATE)
+        highest, weight, shrink = weigh(score, highest)
+        twin_highest, twin_weight, twin_shrink = weigh(twin_score, twin_highest)
+        gap = tl.where(inside, score, 0.0) - tl.where(inside, twin_score, 0.0)
+        total = total * shrink + tl.sum(weight, axis=0)
+        gap_total = gap_total * shrink + tl.sum(weight * gap, axis=0)
+        twin_total = twin_total * twin_shrink + tl.sum(twin_weight, axis=0)
+        plain_sum += tl.sum(tl.where(inside, score, 0.0), axis=0)
+    return highest + log(total), twin_highest + log(twin_total), gap_total / total, plain_sum
+
+
+@triton.jit
+def _write_gradient(
+    row_ptr, twin_ptr, target, lse, twin_lse, divergence,
+    NUM_COLUMNS: tl.constexpr, SMOOTHING: tl.constexpr, R_DROP: tl.constexpr,
+    ACCUMULATE: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """The gradient of the trained loss (see above), over the scores of a row."""
+    column = tl.arange(0, BLOCK)
+    share = tl.full([], SMOOTHING, dtype=ACCUMULATE) / NUM_COLUMNS
+    half = tl.full([], 0.5 * R_DROP, dtype=ACCUMULATE)
+    for begin in range(0, NUM_COLUMNS, BLOCK):
+        inside = begin + column < NUM_COLUMNS
+        log_prob = tl.load(row_ptr + begin + column, mask=inside, other=0.0).to(ACCUMULATE) - lse
+        twin_log_prob = tl.load(twin_ptr + begin + column, mask=inside, other=0.0).to(ACCUMULATE) - twin_lse
+        prob, twin_prob = exp(log_prob), exp(twin_log_prob)
+        grad = prob - share + half * (prob * (log_prob - twin_log_prob - divergence) + prob - twin_prob)
+        grad = tl.where(begin + column == target, grad - (1.0 - SMOOTHING), grad)
+        tl.store(row_ptr + begin + column, grad.to(row_ptr.dtype.element_ty), mask=inside)
 
 
 @triton.jit
@@ -30,66 +85,27 @@ def _twin_loss_row(
     ACCUMULATE: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """The losses of one row of logits, given its twin's; the gradient of the trained one takes the row's place."""
-    LOG2E: tl.constexpr = 1.4426950408889634
     row = tl.program_id(0).to(tl.int64)
-    row_ptr = logits_ptr + row * NUM_COLUMNS
-    twin_ptr = twins_ptr + row * NUM_COLUMNS
+    row_ptr, twin_ptr = logits_ptr + row * NUM_COLUMNS, twins_ptr + row * NUM_COLUMNS
     target = tl.load(target_ptr + row)
-    column = tl.arange(0, BLOCK)
     if target < 0:
         tl.store(smoothed_ptr + row, 0.0)
         tl.store(nll_ptr + row, 0.0)
         tl.store(divergence_ptr + row, 0.0)
         if WITH_GRADIENT:
-            for begin in range(0, NUM_COLUMNS, BLOCK):
-                nothing = tl.zeros([BLOCK], dtype=logits_ptr.dtype.element_ty)
-                tl.store(row_ptr + begin + column, nothing, mask=begin + column < NUM_COLUMNS)
+            clear_row(row_ptr, NUM_COLUMNS, BLOCK)
         return
 
     right = tl.load(row_ptr + target).to(ACCUMULATE)
-    highest = tl.full([], float("-inf"), dtype=ACCUMULATE)
-    twin_highest = tl.full([], float("-inf"), dtype=ACCUMULATE)
-    total = tl.zeros([], dtype=ACCUMULATE)
-    twin_total = tl.zeros([], dtype=ACCUMULATE)
-    gap_total = tl.zeros([], dtype=ACCUMULATE)  # of score − twin's score, weighted as in `total`
-    plain_sum = tl.zeros([], dtype=ACCUMULATE)
-    for begin in range(0, NUM_COLUMNS, BLOCK):
-        inside = begin + column < NUM_COLUMNS
-        score = tl.load(row_ptr + begin + column, mask=inside, other=float("-inf")).to(ACCUMULATE)
-        twin_score = tl.load(twin_ptr + begin + column, mask=inside, other=float("-inf")).to(ACCUMULATE)
-        higher = tl.maximum(highest, tl.max(score, axis=0))
-        twin_higher = tl.maximum(twin_highest, tl.max(twin_score, axis=0))
-        shrink = tl.exp2((highest - higher) * LOG2E)
-        weight = tl.exp2((score - higher) * LOG2E)
-        gap = tl.where(inside, score, 0.0) - tl.where(inside, twin_score, 0.0)
-        total = total * shrink + tl.sum(weight, axis=0)
-        gap_total = gap_total * shrink + tl.sum(weight * gap, axis=0)
-        twin_total = twin_total * tl.exp2((twin_highest - twin_higher) * LOG2E) + tl.sum(
-            tl.exp2((twin_score - twin_higher) * LOG2E), axis=0
-        )
-        plain_sum += tl.sum(tl.where(inside, score, 0.0), axis=0)
-        highest = higher
-        twin_highest = twin_higher
-    lse = highest + tl.log2(total) / LOG2E
-    twin_lse = twin_highest + tl.log2(twin_total) / LOG2E
-    divergence = gap_total / total - lse + twin_lse
-    nll = lse - right
-    tl.store(nll_ptr + row, nll)
-    tl.store(smoothed_ptr + row, (1.0 - SMOOTHING) * nll + SMOOTHING * (lse - plain_sum / NUM_COLUMNS))
+    lse, twin_lse, mean_gap, plain_sum = _twin_sums(row_ptr, twin_ptr, NUM_COLUMNS, ACCUMULATE, BLOCK)
+    divergence = mean_gap - lse + twin_lse
+    tl.store(nll_ptr + row, lse - right)
+    tl.store(smoothed_ptr + row, smoothed_loss(lse - right, lse, plain_sum, NUM_COLUMNS, SMOOTHING))
     tl.store(divergence_ptr + row, divergence)
-
     if WITH_GRADIENT:
-        share = tl.full([], SMOOTHING, dtype=ACCUMULATE) / NUM_COLUMNS
-        half = tl.full([], 0.5 * R_DROP, dtype=ACCUMULATE)
-        for begin in range(0, NUM_COLUMNS, BLOCK):
-            inside = begin + column < NUM_COLUMNS
-            log_prob = tl.load(row_ptr + begin + column, mask=inside, other=0.0).to(ACCUMULATE) - lse
-            twin_log_prob = tl.load(twin_ptr + begin + column, mask=inside, other=0.0).to(ACCUMULATE) - twin_lse
-            prob = tl.exp2(log_prob * LOG2E)
-            twin_prob = tl.exp2(twin_log_prob * LOG2E)
-            grad = prob - share + half * (prob * (log_prob - twin_log_prob - divergence) + prob - twin_prob)
-            grad = tl.where(begin + column == target, grad - (1.0 - SMOOTHING), grad)
-            tl.store(row_ptr + begin + column, grad.to(logits_ptr.dtype.element_ty), mask=inside)
+        _write_gradient(
+            row_ptr, twin_ptr, target, lse, twin_lse, divergence, NUM_COLUMNS, SMOOTHING, R_DROP, ACCUMULATE, BLOCK
+        )
 
 
 @torch.library.custom_op("heedful::projected_twin_loss", mutates_args=())
