@@ -24,14 +24,20 @@ COPIED = 1024  # numbers that a program copies at once
 
 
 @triton.jit
-def _fold(query, keys, values, inside, highest, total, output):
-    """Take more keys and values into a running softmax."""
-    score = tl.where(inside, tl.sum(query[None, :] * keys, axis=1), float("-inf"))
+def _fold(
+    query, rows_ptr, inside, highest, total, output,
+    D_K: tl.constexpr, D_V: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_V: tl.constexpr, ACCUMULATE: tl.constexpr,
+):  # fmt: skip
+    """Take the keys and values that begin at these addresses into a running softmax."""
+    k, v = tl.arange(0, BLOCK_K), tl.arange(0, BLOCK_V)
+    keys = tl.load(rows_ptr[:, None] + k[None, :], mask=inside[:, None] & (k < D_K)[None, :], other=0.0)
+    values = tl.load(rows_ptr[:, None] + D_K + v[None, :], mask=inside[:, None] & (v < D_V)[None, :], other=0.0)
+    score = tl.where(inside, tl.sum(query[None, :] * keys.to(ACCUMULATE), axis=1), float("-inf"))
     higher = tl.maximum(highest, tl.max(score, axis=0))
     weight = tl.exp(score - higher)
     shrink = tl.exp(highest - higher)
     total = total * shrink + tl.sum(weight, axis=0)
-    output = output * shrink + tl.sum(weight[:, None] * values, axis=0)
+    output = output * shrink + tl.sum(weight[:, None] * values.to(ACCUMULATE), axis=0)
     return higher, total, output
 
 
@@ -71,12 +77,9 @@ def _own_attention(
     for begin in range(0, position, BLOCK_L):
         inside = begin + back < position
         whose = tl.load(whose_ptr + begin + back, mask=inside, other=0).to(tl.int32)
-        address = (first_row + (begin + back) * NUM_BEAMS + whose) * WIDTH + head * D_KV
-        rows_ptr = cache_ptr + address[:, None]
-        keys = tl.load(rows_ptr + k[None, :], mask=inside[:, None] & (k < D_K)[None, :], other=0.0)
-        values = tl.load(rows_ptr + D_K + v[None, :], mask=inside[:, None] & (v < D_V)[None, :], other=0.0)
+        rows_ptr = cache_ptr + (first_row + (begin + back) * NUM_BEAMS + whose) * WIDTH + head * D_KV
         highest, total, output = _fold(
-            query, keys.to(ACCUMULATE), values.to(ACCUMULATE), inside, highest, total, output
+            query, rows_ptr, inside, highest, total, output, D_K, D_V, BLOCK_K, BLOCK_V, ACCUMULATE
         )
     output = (output / total).to(output_ptr.dtype.element_ty)
     tl.store(into_ptr, output, mask=v < D_V)
@@ -105,11 +108,9 @@ def _cross_attention(
     slot_ptr = memory_ptr + slot.to(tl.int64) * sources * memory_stride + first_column + head * (D_K + D_V)
     for begin in range(0, length, BLOCK_L):
         inside = begin + back < length
-        rows_ptr = slot_ptr + (begin + back).to(tl.int64)[:, None] * memory_stride
-        keys = tl.load(rows_ptr + k[None, :], mask=inside[:, None] & (k < D_K)[None, :], other=0.0)
-        values = tl.load(rows_ptr + D_K + v[None, :], mask=inside[:, None] & (v < D_V)[None, :], other=0.0)
+        rows_ptr = slot_ptr + (begin + back).to(tl.int64) * memory_stride
         highest, total, output = _fold(
-            query, keys.to(ACCUMULATE), values.to(ACCUMULATE), inside, highest, total, output
+            query, rows_ptr, inside, highest, total, output, D_K, D_V, BLOCK_K, BLOCK_V, ACCUMULATE
         )
     output = (output / total).to(output_ptr.dtype.element_ty)
     tl.store(into_ptr, output, mask=v < D_V)
