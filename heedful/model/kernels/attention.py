@@ -55,6 +55,35 @@ def _store_rows(pointer, block, begin, end, stride, head, WIDTH: tl.constexpr, B
 
 
 @triton.jit
+def _load_tile(tiles_ptr, tile):
+    """Begin and end of a tile's rows, and of the rows that they meet."""
+    tile_ptr = tiles_ptr + 4 * tile
+    return tl.load(tile_ptr), tl.load(tile_ptr + 1), tl.load(tile_ptr + 2), tl.load(tile_ptr + 3)
+
+
+@triton.jit
+def _load_intervals(first_key_ptr, end_key_ptr, begin, end, ROWS: tl.constexpr):
+    """The first key that each query may see, and the one behind the last."""
+    row = begin + tl.arange(0, ROWS)
+    first_key = tl.load(first_key_ptr + row, mask=row < end, other=0)
+    return first_key, tl.load(end_key_ptr + row, mask=row < end, other=0)
+
+
+@triton.jit
+def _visible(first_key, end_key, begin, ROWS: tl.constexpr):
+    """Which of the keys from `begin` on each query may see."""
+    column = begin + tl.arange(0, ROWS)
+    return (column[None, :] >= first_key[:, None]) & (column[None, :] < end_key[:, None])
+
+
+@triton.jit
+def _weights(query, key, lse, visible, SCALE: tl.constexpr, PRECISION: tl.constexpr):
+    """The softmax once more, from the denominators that the forward pass has kept."""
+    score = tl.dot(query, tl.trans(key), input_precision=PRECISION) * SCALE
+    return tl.where(visible, tl.exp2(score - lse[:, None]), 0.0)
+
+
+@triton.jit
 def _forward(
     query_ptr, key_ptr, value_ptr, output_ptr, lse_ptr, tiles_ptr, counts_ptr, first_key_ptr, end_key_ptr,
     query_stride, key_stride, value_stride, output_stride, num_rows,
@@ -64,11 +93,9 @@ def _forward(
     """softmax(Q Kᵀ / √d_k) V of a head's tiles, and the logarithm (base 2) of the softmax's denominators."""
     head = tl.program_id(0)
     for tile in range(tl.program_id(1), tl.load(counts_ptr + 2), tl.num_programs(1)):
-        query_begin, query_end = tl.load(tiles_ptr + 4 * tile), tl.load(tiles_ptr + 4 * tile + 1)
-        key_begin, key_end = tl.load(tiles_ptr + 4 * tile + 2), tl.load(tiles_ptr + 4 * tile + 3)
+        query_begin, query_end, key_begin, key_end = _load_tile(tiles_ptr, tile)
         row = query_begin + tl.arange(0, ROWS)
-        first_key = tl.load(first_key_ptr + row, mask=row < query_end, other=0)
-        end_key = tl.load(end_key_ptr + row, mask=row < query_end, other=0)
+        first_key, end_key = _load_intervals(first_key_ptr, end_key_ptr, query_begin, query_end, ROWS)
         query = _load_rows(query_ptr, query_begin, query_end, query_stride, head, D_K, BLOCK_K, ROWS)
 
         highest = tl.full([ROWS], float("-inf"), dtype=ACCUMULATE)
@@ -78,9 +105,7 @@ def _forward(
             key = _load_rows(key_ptr, begin, key_end, key_stride, head, D_K, BLOCK_K, ROWS)
             value = _load_rows(value_ptr, begin, key_end, value_stride, head, D_V, BLOCK_V, ROWS)
             score = tl.dot(query, tl.trans(key), input_precision=PRECISION) * SCALE
-            column = begin + tl.arange(0, ROWS)
-            visible = (column[None, :] >= first_key[:, None]) & (column[None, :] < end_key[:, None])
-            score = tl.where(visible, score, float("-inf"))
+            score = tl.where(_visible(first_key, end_key, begin, ROWS), score, float("-inf"))
             # A row that has seen nothing yet keeps its maximum at −∞; 0 in its place keeps −∞ − (−∞) out.
             higher = tl.maximum(highest, tl.max(score, axis=1))
             shift = tl.where(higher == float("-inf"), 0.0, higher)
@@ -111,21 +136,16 @@ def _backward_whole(
     head, tile = tl.program_id(0), tl.load(counts_ptr) + tl.program_id(1)
     if tile >= tl.load(counts_ptr + 2):
         return
-    query_begin, query_end = tl.load(tiles_ptr + 4 * tile), tl.load(tiles_ptr + 4 * tile + 1)
-    key_begin, key_end = tl.load(tiles_ptr + 4 * tile + 2), tl.load(tiles_ptr + 4 * tile + 3)
+    query_begin, query_end, key_begin, key_end = _load_tile(tiles_ptr, tile)
     row = query_begin + tl.arange(0, ROWS)
-    first_key = tl.load(first_key_ptr + row, mask=row < query_end, other=0)
-    end_key = tl.load(end_key_ptr + row, mask=row < query_end, other=0)
+    first_key, end_key = _load_intervals(first_key_ptr, end_key_ptr, query_begin, query_end, ROWS)
     lse = tl.load(lse_ptr + head * num_rows + row, mask=row < query_end, other=0.0)
     key = _load_rows(key_ptr, key_begin, key_end, key_stride, head, D_K, BLOCK_K, ROWS)
     query = _load_rows(query_ptr, query_begin, query_end, query_stride, head, D_K, BLOCK_K, ROWS)
     value = _load_rows(value_ptr, key_begin, key_end, value_stride, head, D_V, BLOCK_V, ROWS)
     grad = _load_rows(grad_ptr, query_begin, query_end, grad_stride, head, D_V, BLOCK_V, ROWS)
 
-    score = tl.dot(query, tl.trans(key), input_precision=PRECISION) * SCALE
-    column = key_begin + tl.arange(0, ROWS)
-    visible = (column[None, :] >= first_key[:, None]) & (column[None, :] < end_key[:, None])
-    weight = tl.where(visible, tl.exp2(score - lse[:, None]), 0.0)
+    weight = _weights(query, key, lse, _visible(first_key, end_key, key_begin, ROWS), SCALE, PRECISION)
     grad_value = tl.dot(tl.trans(weight.to(grad.dtype)), grad, input_precision=PRECISION)
     _store_rows(grad_value_ptr, grad_value, key_begin, key_end, grad_value_stride, head, D_V, BLOCK_V, ROWS)
     grad_weight = tl.dot(grad, tl.trans(value), input_precision=PRECISION)
@@ -151,11 +171,9 @@ def _backward_long(
     head, half, programs = tl.program_id(0), tl.program_id(1) % 2, tl.num_programs(1) // 2
     num_query_tiles, num_key_tiles = tl.load(counts_ptr) * (half == 0), tl.load(counts_ptr + 1) * (half == 1)
     for tile in range(tl.program_id(1) // 2, num_query_tiles, programs):
-        query_begin, query_end = tl.load(query_tiles_ptr + 4 * tile), tl.load(query_tiles_ptr + 4 * tile + 1)
-        key_begin, key_end = tl.load(query_tiles_ptr + 4 * tile + 2), tl.load(query_tiles_ptr + 4 * tile + 3)
+        query_begin, query_end, key_begin, key_end = _load_tile(query_tiles_ptr, tile)
         row = query_begin + tl.arange(0, ROWS)
-        first_key = tl.load(first_key_ptr + row, mask=row < query_end, other=0)
-        end_key = tl.load(end_key_ptr + row, mask=row < query_end, other=0)
+        first_key, end_key = _load_intervals(first_key_ptr, end_key_ptr, query_begin, query_end, ROWS)
         lse = tl.load(lse_ptr + head * num_rows + row, mask=row < query_end, other=0.0)
         query = _load_rows(query_ptr, query_begin, query_end, query_stride, head, D_K, BLOCK_K, ROWS)
         grad = _load_rows(grad_ptr, query_begin, query_end, grad_stride, head, D_V, BLOCK_V, ROWS)
@@ -165,35 +183,27 @@ def _backward_long(
         for begin in range(key_begin, key_end, ROWS):
             key = _load_rows(key_ptr, begin, key_end, key_stride, head, D_K, BLOCK_K, ROWS)
             value = _load_rows(value_ptr, begin, key_end, value_stride, head, D_V, BLOCK_V, ROWS)
-            score = tl.dot(query, tl.trans(key), input_precision=PRECISION) * SCALE
-            column = begin + tl.arange(0, ROWS)
-            visible = (column[None, :] >= first_key[:, None]) & (column[None, :] < end_key[:, None])
-            weight = tl.where(visible, tl.exp2(score - lse[:, None]), 0.0)
+            weight = _weights(query, key, lse, _visible(first_key, end_key, begin, ROWS), SCALE, PRECISION)
             grad_weight = tl.dot(grad, tl.trans(value), input_precision=PRECISION)
             grad_score = weight * (grad_weight - along[:, None]) * UNSCALED
             grad_query += tl.dot(grad_score.to(key.dtype), key, input_precision=PRECISION)
         _store_rows(grad_query_ptr, grad_query, query_begin, query_end, grad_query_stride, head, D_K, BLOCK_K, ROWS)
 
     for tile in range(tl.program_id(1) // 2, num_key_tiles, programs):
-        key_begin, key_end = tl.load(key_tiles_ptr + 4 * tile), tl.load(key_tiles_ptr + 4 * tile + 1)
-        query_begin, query_end = tl.load(key_tiles_ptr + 4 * tile + 2), tl.load(key_tiles_ptr + 4 * tile + 3)
-        column = key_begin + tl.arange(0, ROWS)
+        key_begin, key_end, query_begin, query_end = _load_tile(key_tiles_ptr, tile)
         key = _load_rows(key_ptr, key_begin, key_end, key_stride, head, D_K, BLOCK_K, ROWS)
         value = _load_rows(value_ptr, key_begin, key_end, value_stride, head, D_V, BLOCK_V, ROWS)
         grad_key = tl.zeros([ROWS, BLOCK_K], dtype=ACCUMULATE)
         grad_value = tl.zeros([ROWS, BLOCK_V], dtype=ACCUMULATE)
         for begin in range(query_begin, query_end, ROWS):
             row = begin + tl.arange(0, ROWS)
-            first_key = tl.load(first_key_ptr + row, mask=row < query_end, other=0)
-            end_key = tl.load(end_key_ptr + row, mask=row < query_end, other=0)
+            first_key, end_key = _load_intervals(first_key_ptr, end_key_ptr, begin, query_end, ROWS)
             lse = tl.load(lse_ptr + head * num_rows + row, mask=row < query_end, other=0.0)
             query = _load_rows(query_ptr, begin, query_end, query_stride, head, D_K, BLOCK_K, ROWS)
             grad = _load_rows(grad_ptr, begin, query_end, grad_stride, head, D_V, BLOCK_V, ROWS)
             output = _load_rows(output_ptr, begin, query_end, output_stride, head, D_V, BLOCK_V, ROWS)
             along = tl.sum(output.to(ACCUMULATE) * grad.to(ACCUMULATE), axis=1)
-            score = tl.dot(query, tl.trans(key), input_precision=PRECISION) * SCALE
-            visible = (column[None, :] >= first_key[:, None]) & (column[None, :] < end_key[:, None])
-            weight = tl.where(visible, tl.exp2(score - lse[:, None]), 0.0)
+            weight = _weights(query, key, lse, _visible(first_key, end_key, key_begin, ROWS), SCALE, PRECISION)
             grad_value += tl.dot(tl.trans(weight.to(grad.dtype)), grad, input_precision=PRECISION)
             grad_weight = tl.dot(grad, tl.trans(value), input_precision=PRECISION)
             grad_score = weight * (grad_weight - along[:, None]) * UNSCALED
