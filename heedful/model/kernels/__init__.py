@@ -9,7 +9,7 @@
 | `cross_entropy.py` | projection and label-smoothed loss | `smoothed_cross_entropy` in `loss.py` |
 | `twin_loss.py` | the same and R-Drop's divergence | `twin_divergence` in `r_drop.py` |
 
-`sums.py` holds the sums over rows that their gradients need. Nothing imports this package unless a tensor is on a GPU,
-so that an installation without Triton works. All of it is deterministic: no atomics, and every sum has a fixed order.
-With TRITON_INTERPRET=1 the kernels run on a CPU.
+`attention_tiles.py` holds the kernels of `attention.py`, `sums.py` the sums over rows that gradients need. Nothing
+imports this package unless a tensor is on a GPU, so that an installation without Triton works. All of it is
+deterministic: no atomics, and every sum has a fixed order. With TRITON_INTERPRET=1 the kernels run on a CPU.
 """
