@@ -19,6 +19,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from heedful.model.kernels.sums import accumulator
 from heedful.search import FREE, BeamRule, length_penalty
 
 BLOCK_COLUMNS = 4096
@@ -187,13 +188,9 @@ def best_tokens(logits_RV: Tensor, slots: Slots, rule: BeamRule) -> Best:
         logits_RV, slots.position_N, slots.max_length_N, slots.prefix_NL, slots.done_N,
         best.values_RW, best.tokens_RW, best.eos_R, best.forced_R, num_columns, slots.capacity,
         EOS=rule.eos_id, NUM_BEAMS=width, PLACES=triton.next_power_of_2(width),
-        BLOCK=min(BLOCK_COLUMNS, triton.next_power_of_2(num_columns)), ACCUMULATE=_wide(like), num_warps=8,
+        BLOCK=min(BLOCK_COLUMNS, triton.next_power_of_2(num_columns)), ACCUMULATE=accumulator(like.dtype), num_warps=8,
     )  # fmt: skip
     return best
-
-
-def _wide(like: Tensor) -> Any:
-    return tl.float64 if like.dtype == torch.float64 else tl.float32
 
 
 # ------------------------------------------------------------------------------------------------------------ advance

@@ -19,7 +19,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from heedful.model.kernels.sums import sum_rows
+from heedful.model.kernels.sums import accumulator, sum_rows, wide
 
 # Programs of the backward pass; each sums the gradients of scale and shift over its rows, and then the sums are summed.
 BACKWARD_PROGRAMS = 1056
@@ -123,10 +123,6 @@ def _backward(
     tl.store(partial + WIDTH, tl.sum(grad_shift, axis=0), mask=column < WIDTH)
 
 
-def _wide(dtype: torch.dtype) -> torch.dtype:
-    return torch.float64 if dtype == torch.float64 else torch.float32
-
-
 def _block(width: int) -> dict[str, Any]:
     block = max(16, triton.next_power_of_2(width))
     rows = max(1, BLOCK_NUMBERS // block)
@@ -137,10 +133,6 @@ def _chances(dropout: float) -> dict[str, Any]:
     """Dropout in steps of 2⁻¹⁶; what is kept is scaled by the inverse of the chance that it is."""
     threshold = round(dropout * 2**16)
     return {"THRESHOLD": threshold, "KEPT_SCALE": 2**16 / (2**16 - threshold)}
-
-
-def _accumulate(dtype: torch.dtype) -> Any:
-    return tl.float64 if dtype == torch.float64 else tl.float32
 
 
 @torch.library.custom_op("heedful::add_norm", mutates_args=())
@@ -156,12 +148,12 @@ def _add_norm(
     x_TD, y_TD = x_TD.contiguous(), y_TD.contiguous()
     num_rows, width = y_TD.shape
     output_TD = torch.empty_like(y_TD)
-    mean_T = y_TD.new_empty(num_rows, dtype=_wide(y_TD.dtype))
+    mean_T = y_TD.new_empty(num_rows, dtype=wide(y_TD.dtype))
     rstd_T = torch.empty_like(mean_T)
     block = _block(width)
     _forward[(triton.cdiv(num_rows, block["ROWS"]),)](
         x_TD, y_TD, scale_D, shift_D, output_TD, mean_T, rstd_T, seed_1, num_rows,
-        EPS=eps, ACCUMULATE=_accumulate(y_TD.dtype), **_chances(dropout), **block,
+        EPS=eps, ACCUMULATE=accumulator(y_TD.dtype), **_chances(dropout), **block,
     )  # fmt: skip
     return output_TD, mean_T, rstd_T
 
@@ -188,7 +180,7 @@ def _add_norm_backward(
     _backward[(programs,)](
         grad_TD.contiguous(), other_grad_TD, x_TD, y_TD, scale_D, mean_T, rstd_T, seed_1,
         grad_x_TD, grad_y_TD, partial_P2D, num_rows, TWO_USES=other_grad_TD is not None,
-        ACCUMULATE=_accumulate(y_TD.dtype), **_chances(dropout), **block,
+        ACCUMULATE=accumulator(y_TD.dtype), **_chances(dropout), **block,
     )  # fmt: skip
     return grad_x_TD, grad_y_TD, sum_rows(partial_P2D.flatten(1)).view(2, width)
 
@@ -206,7 +198,7 @@ def _seeded_dropout(x_TD: Tensor, seed_1: Tensor, dropout: float) -> Tensor:
 
 @_add_norm.register_fake
 def _(x_TD: Tensor, y_TD: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
-    mean_T = y_TD.new_empty(y_TD.size(0), dtype=_wide(y_TD.dtype))
+    mean_T = y_TD.new_empty(y_TD.size(0), dtype=wide(y_TD.dtype))
     return y_TD.new_empty(y_TD.shape), mean_T, torch.empty_like(mean_T)
 
 

@@ -11,7 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from heedful.model.kernels.attention_tiles import Parts, Tables, run_backward, run_forward, wide
+from heedful.model.kernels.attention_tiles import Parts, Tables, run_backward, run_forward
+from heedful.model.kernels.sums import wide
 from heedful.tiles import Tiles
 
 

@@ -22,6 +22,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from heedful.model.kernels.sums import accumulator, wide
 from heedful.tiles import TILE, StaticShape
 
 LOG2_E = math.log2(math.e)
@@ -232,11 +233,11 @@ class Parts(NamedTuple):
 
 def _constants(parts: Parts, num_heads: int) -> dict[str, Any]:
     d_k, d_v = parts.query.size(1) // num_heads, parts.value.size(1) // num_heads
-    double, single = parts.query.dtype == torch.float64, parts.query.dtype == torch.float32
+    exact = parts.query.dtype in (torch.float32, torch.float64)
     return {
         "SCALE": LOG2_E / math.sqrt(d_k),
-        "ACCUMULATE": tl.float64 if double else tl.float32,
-        "PRECISION": "ieee" if double or single else "tf32",  # says nothing to 16-bit numbers
+        "ACCUMULATE": accumulator(parts.query.dtype),
+        "PRECISION": "ieee" if exact else "tf32",  # says nothing to 16-bit numbers
         "D_K": d_k,
         "D_V": d_v,
         "BLOCK_K": max(16, triton.next_power_of_2(d_k)),
@@ -286,8 +287,3 @@ def run_backward(
         *parts, output, grad, lse, *grads, tables.query_tiles_A4, tables.key_tiles_A4, tables.counts_3, *intervals,
         *strides, output.stride(0), grad.stride(0), *grad_strides, rows, **constants, **LAUNCH,
     )  # fmt: skip
-
-
-def wide(dtype: torch.dtype) -> torch.dtype:
-    """The type of the denominators."""
-    return torch.float64 if dtype == torch.float64 else torch.float32

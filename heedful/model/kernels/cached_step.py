@@ -13,10 +13,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+
+from heedful.model.kernels.sums import accumulator
 
 BLOCK_POSITIONS = 32  # keys that a program reads at once
 LAUNCH = {"num_warps": 1}
@@ -149,10 +150,6 @@ def _place(rows_ptr, where_ptr, output_ptr, WIDTH: tl.constexpr, BLOCK: tl.const
     tl.store(output_ptr + place.to(tl.int64) * WIDTH + column, numbers, mask=column < WIDTH)
 
 
-def _accumulate(x: Tensor) -> Any:
-    return tl.float64 if x.dtype == torch.float64 else tl.float32
-
-
 def _constants(x: Tensor, num_heads: int, d_k: int, d_v: int) -> dict[str, Any]:
     return {
         "NUM_HEADS": num_heads,
@@ -161,7 +158,7 @@ def _constants(x: Tensor, num_heads: int, d_k: int, d_v: int) -> dict[str, Any]:
         "BLOCK_K": triton.next_power_of_2(d_k),
         "BLOCK_V": triton.next_power_of_2(d_v),
         "BLOCK_L": BLOCK_POSITIONS,
-        "ACCUMULATE": _accumulate(x),
+        "ACCUMULATE": accumulator(x.dtype),
     }
 
 
@@ -217,7 +214,7 @@ def embed(ids_R: Tensor, position_N: Tensor, done_N: Tensor, weight_VD: Tensor, 
     _embed[(rows,)](
         ids_R, position_N, done_N, weight_VD, positions_LD, output_RD,
         SCALE=math.sqrt(width), NUM_BEAMS=rows // position_N.numel(), WIDTH=width,
-        BLOCK=triton.next_power_of_2(width), ACCUMULATE=_accumulate(weight_VD), **LAUNCH,
+        BLOCK=triton.next_power_of_2(width), ACCUMULATE=accumulator(weight_VD.dtype), **LAUNCH,
     )  # fmt: skip
     return output_RD
 

@@ -16,6 +16,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from heedful.model.kernels.sums import accumulator, wide
+
 CHUNK_BYTES = 2**31  # of logits; base (25,000 rows of 37,000 words in bf16) is one chunk
 BLOCK_COLUMNS = 8192
 NUM_WARPS = 8
@@ -117,11 +119,6 @@ def _loss_row(
         _write_gradient(row_ptr, target, lse, NUM_COLUMNS, SMOOTHING, ACCUMULATE, BLOCK)
 
 
-def wide(dtype: torch.dtype) -> torch.dtype:
-    """What numbers of this type are summed in."""
-    return torch.float64 if dtype == torch.float64 else torch.float32
-
-
 def product(a: Tensor, b: Tensor, sum_so_far: Tensor | None, dtype: torch.dtype) -> Tensor:
     """a b, added to what is there; kept in `dtype`, which may be wider than that of the factors."""
     if a.dtype == dtype:
@@ -160,7 +157,7 @@ def _projected_cross_entropy(
         _loss_row[(logits_TV.size(0),)](
             logits_TV, target_T[rows], smoothed_T[rows], nll_T[rows],
             NUM_COLUMNS=num_columns, SMOOTHING=label_smoothing, WITH_GRADIENT=with_gradient,
-            ACCUMULATE=tl.float64 if hidden_TD.dtype == torch.float64 else tl.float32,
+            ACCUMULATE=accumulator(hidden_TD.dtype),
             BLOCK=min(BLOCK_COLUMNS, triton.next_power_of_2(num_columns)), num_warps=NUM_WARPS,
         )  # fmt: skip
         if with_gradient:

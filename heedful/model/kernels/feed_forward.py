@@ -15,7 +15,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from heedful.model.kernels.sums import column_sums, sum_rows
+from heedful.model.kernels.sums import accumulator, column_sums, sum_rows, wide
 
 BLOCKS = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64, "GROUP": 8}
 LAUNCH = {"num_warps": 4, "num_stages": 3}
@@ -60,12 +60,12 @@ def _through_relu(grad_TD: Tensor, weight_DF: Tensor, hidden_TF: Tensor) -> tupl
     """dY W_2 behind the ReLU, and its column sums."""
     (rows, depth), width = grad_TD.shape, weight_DF.size(1)
     output_TF = torch.empty_like(hidden_TF)
-    double, single = grad_TD.dtype == torch.float64, grad_TD.dtype == torch.float32
+    exact = grad_TD.dtype in (torch.float32, torch.float64)
     blocks_m = triton.cdiv(rows, BLOCKS["BLOCK_M"])
-    partial_PF = grad_TD.new_empty(blocks_m, width, dtype=torch.float64 if double else torch.float32)
+    partial_PF = grad_TD.new_empty(blocks_m, width, dtype=wide(grad_TD.dtype))
     _product_through_relu[(blocks_m * triton.cdiv(width, BLOCKS["BLOCK_N"]),)](
         grad_TD, weight_DF, hidden_TF, output_TF, partial_PF, rows, WIDTH=width, DEPTH=depth,
-        ACCUMULATE=tl.float64 if double else tl.float32, PRECISION="ieee" if double or single else "tf32",
+        ACCUMULATE=accumulator(grad_TD.dtype), PRECISION="ieee" if exact else "tf32",
         **BLOCKS, **LAUNCH,
     )  # fmt: skip
     return output_TF, sum_rows(partial_PF)
@@ -101,13 +101,12 @@ def _(x_TD: Tensor, W_1_FD: Tensor, b_1_F: Tensor, W_2_DF: Tensor, b_2_D: Tensor
 def _(
     grad_TD: Tensor, x_TD: Tensor, hidden_TF: Tensor, W_1_FD: Tensor, W_2_DF: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    wide = torch.float64 if x_TD.dtype == torch.float64 else torch.float32
     return (
         x_TD.new_empty(x_TD.shape),
         W_1_FD.new_empty(W_1_FD.shape),
-        x_TD.new_empty(W_1_FD.size(0), dtype=wide),
+        x_TD.new_empty(W_1_FD.size(0), dtype=wide(x_TD.dtype)),
         W_2_DF.new_empty(W_2_DF.shape),
-        x_TD.new_empty(W_2_DF.size(0), dtype=wide),
+        x_TD.new_empty(W_2_DF.size(0), dtype=wide(x_TD.dtype)),
     )
 
 

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import triton
 import triton.language as tl
@@ -11,6 +13,16 @@ from torch import Tensor
 PROGRAMS = 264
 BLOCK_ROWS, BLOCK_COLUMNS = 16, 256
 LAST_ROWS, LAST_COLUMNS = 1024, 8
+
+
+def wide(dtype: torch.dtype) -> torch.dtype:
+    """What numbers of this type are summed in."""
+    return torch.float64 if dtype == torch.float64 else torch.float32
+
+
+def accumulator(dtype: torch.dtype) -> Any:
+    """The same, as Triton names it."""
+    return tl.float64 if dtype == torch.float64 else tl.float32
 
 
 @triton.jit
@@ -42,8 +54,7 @@ def column_sums(x_TD: Tensor) -> Tensor:
     num_rows, width = x_TD.shape
     blocks = triton.cdiv(width, BLOCK_COLUMNS)
     programs = max(1, min(PROGRAMS // blocks, triton.cdiv(num_rows, BLOCK_ROWS)))
-    wide = torch.float64 if x_TD.dtype == torch.float64 else torch.float32
-    partial_PD = x_TD.new_empty(programs, width, dtype=wide)
+    partial_PD = x_TD.new_empty(programs, width, dtype=wide(x_TD.dtype))
     _partial_sums[(blocks, programs)](
         x_TD, partial_PD, num_rows, WIDTH=width, ROWS=BLOCK_ROWS, COLUMNS=BLOCK_COLUMNS, num_warps=4
     )

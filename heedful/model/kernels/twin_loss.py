@@ -28,8 +28,8 @@ from heedful.model.kernels.cross_entropy import (
     smoothed_loss,
     sum_dtype_of,
     weigh,
-    wide,
 )
+from heedful.model.kernels.sums import accumulator, wide
 
 BLOCK_COLUMNS = 4096  # of two rows
 
@@ -133,7 +133,7 @@ def _projected_twin_loss(
         _twin_loss_row[(logits_TV.size(0),)](
             logits_TV, twins_TV, target_T[rows], smoothed_T[rows], nll_T[rows], divergence_T[rows],
             NUM_COLUMNS=num_columns, SMOOTHING=label_smoothing, R_DROP=r_drop, WITH_GRADIENT=with_gradient,
-            ACCUMULATE=tl.float64 if hidden_TD.dtype == torch.float64 else tl.float32,
+            ACCUMULATE=accumulator(hidden_TD.dtype),
             BLOCK=min(BLOCK_COLUMNS, triton.next_power_of_2(num_columns)), num_warps=NUM_WARPS,
         )  # fmt: skip
         if with_gradient:
