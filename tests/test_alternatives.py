@@ -62,7 +62,9 @@ def test_alternatives_are_the_likeliest_words_at_their_place(translator: Transla
 def test_words_before_the_place_stay(translator: Translator, translation: Translation) -> None:
     last = words_of(translation) - 1
     before = " ".join(word.text for word in word_confidences(translation.hypotheses[0])[:last])
-    for one in alternatives_at(translator, translation, last, count=3):
+    found = alternatives_at(translator, translation, last, count=3)
+    assert len(found) == 3
+    for one in found:
         assert one.text.startswith(before)
         assert one.text[len(before) :].strip().startswith(one.word)
 

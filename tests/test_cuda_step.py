@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import copy
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,27 +19,29 @@ from heedful.packed import fill_pairs, num_pair_numbers, pack_source, pack_targe
 from heedful.passes import KernelPasses
 from heedful.r_drop import twin_divergence
 from heedful.tiles import StaticShape
+from tests.interpreted import DEVICE, assert_holds_in_the_interpreter, on_kernels, without_kernels
 
 pytest.importorskip("triton")
 
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
-DEVICE = torch.device("cuda" if torch.cuda.is_available() and not INTERPRETED else "cpu")
-on_kernels = pytest.mark.skipif(DEVICE.type == "cpu" and not INTERPRETED, reason="run through the interpreter below")
 SHAPE = StaticShape(rows=128, sentences=8, longest=80)
 
 
-@pytest.mark.skipif(DEVICE.type == "cuda" or INTERPRETED, reason="the kernels run in this process")
+@without_kernels
 def test_a_step_holds_in_the_interpreter() -> None:
-    environment = os.environ | {"TRITON_INTERPRET": "1"}
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:xdist", __file__]
-    done = subprocess.run(command, env=environment, cwd=Path(__file__).parent.parent, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
-    assert " passed" in done.stdout
+    assert_holds_in_the_interpreter(__file__)
 
 
 def _model(dropout: float = 0.0) -> Transformer:
     config = ModelConfig(d_model=32, d_ff=48, num_layers=1, num_decoder_layers=2, num_heads=2, dropout=dropout)
     return Transformer(config, vocab_size=40).to(DEVICE)
+
+
+def _assert_same_gradients(model: Transformer, plain: Transformer) -> None:
+    for name, parameter in plain.named_parameters():
+        gradient = model.get_parameter(name).grad
+        assert gradient is not None
+        assert parameter.grad is not None
+        assert float((gradient - parameter.grad).norm()) <= 1e-3 * float(parameter.grad.norm()) + 1e-6
 
 
 def _pairs(lengths: list[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -85,11 +83,7 @@ def test_gradients_of_two_micro_batches_are_those_of_the_plain_model() -> None:
     expected = [_plain_sums(plain, first), _plain_sums(plain, second)]
     assert torch.allclose(sums, expected[0] + expected[1], rtol=1e-4)
     (0.25 * expected[0][0] + 0.5 * expected[1][0]).backward()
-    for name, parameter in plain.named_parameters():
-        gradient = step.mixed.model.get_parameter(name).grad
-        assert gradient is not None
-        assert parameter.grad is not None
-        assert float((gradient - parameter.grad).norm()) <= 1e-3 * float(parameter.grad.norm()) + 1e-6
+    _assert_same_gradients(step.mixed.model, plain)
 
 
 @on_kernels
@@ -107,11 +101,7 @@ def test_with_r_drop_the_gradients_are_those_of_the_plain_model() -> None:
     expected = _plain_sums(plain, pairs)
     assert torch.allclose(sums, expected, rtol=1e-4)
     (0.25 * (expected[0] + 3.0 * divergence)).backward()
-    for name, parameter in plain.named_parameters():
-        gradient = step.mixed.model.get_parameter(name).grad
-        assert gradient is not None
-        assert parameter.grad is not None
-        assert float((gradient - parameter.grad).norm()) <= 1e-3 * float(parameter.grad.norm()) + 1e-6
+    _assert_same_gradients(step.mixed.model, plain)
 
 
 @on_kernels

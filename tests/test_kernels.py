@@ -7,12 +7,8 @@ on before Triton is loaded. On a GPU they run as they are, also in bfloat16 and 
 from __future__ import annotations
 
 import gc
-import os
-import subprocess
-import sys
 import weakref
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -40,13 +36,16 @@ from heedful.packed import (
 )
 from heedful.r_drop import twin_divergence, twin_rows
 from heedful.tiles import StaticShape, make_tiles
+from tests.interpreted import (
+    DEVICE,
+    INTERPRETED,
+    assert_holds_in_the_interpreter,
+    on_a_gpu,
+    on_kernels,
+    without_kernels,
+)
 
 pytest.importorskip("triton")
-
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
-DEVICE = torch.device("cuda" if torch.cuda.is_available() and not INTERPRETED else "cpu")
-on_kernels = pytest.mark.skipif(DEVICE.type == "cpu" and not INTERPRETED, reason="run through the interpreter below")
-on_a_gpu = pytest.mark.skipif(DEVICE.type == "cpu", reason="needs a GPU")
 
 # Relative errors, by the norm of the difference. bfloat16 has 8 bits; a reference of the same inputs has more.
 TOLERANCE = {torch.float64: 1e-13, torch.float32: 1e-5, torch.bfloat16: 1.5e-2}
@@ -54,13 +53,9 @@ DTYPES = [torch.float32, torch.float64] if DEVICE.type == "cpu" else [torch.floa
 dtypes = pytest.mark.parametrize("dtype", DTYPES, ids=str)
 
 
-@pytest.mark.skipif(DEVICE.type == "cuda" or INTERPRETED, reason="the kernels run in this process")
+@without_kernels
 def test_the_kernels_agree_with_their_twins_in_the_interpreter() -> None:
-    environment = os.environ | {"TRITON_INTERPRET": "1"}
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:xdist", __file__]
-    done = subprocess.run(command, env=environment, cwd=Path(__file__).parent.parent, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
-    assert " passed" in done.stdout
+    assert_holds_in_the_interpreter(__file__)
 
 
 @pytest.fixture(autouse=True)

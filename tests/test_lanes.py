@@ -6,13 +6,9 @@ on before Triton is loaded. On a GPU they run as they are, from captured graphs,
 
 from __future__ import annotations
 
-import os
 import random
-import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from itertools import chain
-from pathlib import Path
 
 import pytest
 import torch
@@ -22,13 +18,9 @@ from heedful.engines import Hypothesis, Request, SearchOptions
 from heedful.engines.torch_engine import TorchEngine
 from heedful.errors import CheckpointError, DataError
 from heedful.model.transformer import Transformer
+from tests.interpreted import DEVICE, assert_holds_in_the_interpreter, on_a_gpu, on_kernels, without_kernels
 
 pytest.importorskip("triton")
-
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
-DEVICE = torch.device("cuda" if torch.cuda.is_available() and not INTERPRETED else "cpu")
-on_kernels = pytest.mark.skipif(DEVICE.type == "cpu" and not INTERPRETED, reason="run through the interpreter below")
-on_a_gpu = pytest.mark.skipif(DEVICE.type == "cpu", reason="needs a GPU")
 
 DTYPE = torch.float64 if DEVICE.type == "cpu" else torch.float32
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4}[DTYPE]
@@ -45,13 +37,9 @@ BEAM = SearchOptions(beam_size=3, max_extra=3, n_best=2)
 GREEDY = SearchOptions(beam_size=1, max_extra=3)
 
 
-@pytest.mark.skipif(DEVICE.type == "cuda" or INTERPRETED, reason="the kernels run in this process")
+@without_kernels
 def test_the_lanes_hold_in_the_interpreter() -> None:
-    environment = os.environ | {"TRITON_INTERPRET": "1"}
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:xdist", __file__]
-    done = subprocess.run(command, env=environment, cwd=Path(__file__).parent.parent, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
-    assert " passed" in done.stdout
+    assert_holds_in_the_interpreter(__file__)
 
 
 @pytest.fixture(autouse=True)

@@ -248,12 +248,13 @@ def test_the_options_are_those_of_the_model_unless_told(tokenizer: Tokenizer) ->
 
 def test_the_score_of_a_translation_is_that_of_its_text_when_given(translator: Translator) -> None:
     # A random model also writes ids that no text has, so the text is one that the tokenizer gives back.
-    for found in translator.translate(["the animal", "cat", "I love you!"]):
-        best = found.hypotheses[0]
-        (scored,) = translator.score([(found.source, found.text)])
-        if translator.tokenizer.encode(found.text) == best.ids[:-1]:
-            assert scored.token_log_probs == pytest.approx(best.token_log_probs, abs=1e-9)
-            assert scored.pieces == tuple(best.pieces)
+    found = translator.translate(["the animal", "cat", "I love you!"])
+    given_back = [one for one in found if translator.tokenizer.encode(one.text) == one.hypotheses[0].ids[:-1]]
+    assert given_back
+    for one in given_back:
+        (scored,) = translator.score([(one.source, one.text)])
+        assert scored.token_log_probs == pytest.approx(one.hypotheses[0].token_log_probs, abs=1e-9)
+        assert scored.pieces == tuple(one.hypotheses[0].pieces)
 
 
 def test_scores_come_in_order_and_for_every_pair(translator: Translator) -> None:
