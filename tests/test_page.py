@@ -221,6 +221,7 @@ def test_a_link_brings_back_the_view(page: Any, server: str) -> None:
     page.wait_for_selector(".lines .strong")
     assert page.locator(".thumb[aria-pressed=true]").get_attribute("data-head") == "1"
     assert page.locator(".lines .strong").first.text_content().startswith("überquerte")
+    assert page.locator(".legend span").first.inner_text().strip() == "Head 2"
 
 
 def test_hidden_tokens_and_masks_are_named(page: Any, server: str) -> None:
@@ -488,3 +489,4 @@ def test_the_files_of_positions_and_curves_draw(page: Any, tmp_path: Path) -> No
         (tmp_path / f"{name}.html").write_text(html(data, name), encoding="utf-8")
         page.goto(f"file://{tmp_path}/{name}.html")
         assert page.locator(".curve").count() >= 4
+        assert page.locator(".legend span").count() >= 2, "curves of one plot are told apart"

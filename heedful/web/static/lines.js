@@ -4,6 +4,7 @@ import { shownTitle } from "./attention-title.js";
 import { DASHES, headColour } from "./colour.js";
 import { h, isRightToLeft, percent, readable, s } from "./dom.js";
 import { t } from "./i18n.js";
+import { legend } from "./legend.js";
 import { get, set } from "./store.js";
 import { figure } from "./table.js";
 import { headsOf, layerOf, matrix, selectionOf } from "./weights.js";
@@ -33,7 +34,7 @@ export function linesView() {
     "div",
     {},
     h("div", { class: "scroll" }, drawing(found, links)),
-    legend(heads),
+    legendOf(heads),
     h("p", { class: "small muted" }, [t("lines.note"), found.places ? t("note.hidden") : ""].join(" ")),
   );
   return figure(plot, () => tableOf(found, links), shownTitle());
@@ -145,31 +146,10 @@ function label(item, x, y, anchor, strong, weak, choose) {
   );
 }
 
-function legend(heads) {
+function legendOf(heads) {
   if (heads[0] === null) return null;
-  return h(
-    "p",
-    { class: "legend small" },
-    heads.map((head) =>
-      h(
-        "span",
-        {},
-        s(
-          "svg",
-          { width: 32, height: 8, "aria-hidden": "true" },
-          s("line", {
-            x1: 0,
-            x2: 32,
-            y1: 4,
-            y2: 4,
-            "stroke-width": 3,
-            "stroke-dasharray": dash(head, heads.length),
-            style: { stroke: headColour(head) },
-          }),
-        ),
-        ` ${t("head", { n: head + 1 })}`,
-      ),
-    ),
+  return legend(
+    heads.map((head) => ({ name: t("head", { n: head + 1 }), colour: head, dash: dash(head, heads.length), width: 3 })),
   );
 }
 

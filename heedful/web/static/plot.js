@@ -2,6 +2,7 @@
 
 import { DASHES, headColour } from "./colour.js";
 import { h, number, s } from "./dom.js";
+import { legend } from "./legend.js";
 import { figure } from "./table.js";
 
 const [WIDTH, HEIGHT] = [560, 240];
@@ -76,37 +77,12 @@ export function linePlot({ name, x, y, series, low = undefined, high = undefined
     { class: "plot-box" },
     h("h4", {}, name, h("span", { class: "muted small" }, y ? ` ${y}` : "")),
     drawing,
-    series.length > 1 ? legend(series) : null,
+    series.length > 1 ? legend(series.map(legendEntry)) : null,
   );
   return figure(plot, () => tableOf(name, x, series));
 }
 
-function legend(series) {
-  return h(
-    "p",
-    { class: "legend small" },
-    series.map((each, i) =>
-      h(
-        "span",
-        {},
-        s(
-          "svg",
-          { width: 32, height: 8, "aria-hidden": "true" },
-          s("line", {
-            x1: 0,
-            x2: 32,
-            y1: 4,
-            y2: 4,
-            "stroke-width": 2,
-            "stroke-dasharray": DASHES[i % 8],
-            style: { stroke: headColour(i) },
-          }),
-        ),
-        ` ${each.name}`,
-      ),
-    ),
-  );
-}
+const legendEntry = ({ name }, i) => ({ name, colour: i, dash: DASHES[i % 8], width: 2 });
 
 function tableOf(name, x, series) {
   const rows = new Map();
