@@ -397,6 +397,8 @@ class Run:
 
 def time_step(name: str, ceiling: float, *, profile: bool) -> Figures:
     """From nothing to the first step; then milliseconds and tokens a second over some steps, and the memory."""
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
     size, begin = SIZES[name], time.perf_counter()
     run = Run(size)
     run.advance()
@@ -434,7 +436,6 @@ def time_step(name: str, ceiling: float, *, profile: bool) -> Figures:
 def time_without_determinism(name: str, ceiling: float) -> Figures:
     """The same step where torch may choose algorithms whose sums come in any order."""
     torch.use_deterministic_algorithms(False)
-    torch.cuda.empty_cache()
     figures = time_step(name, ceiling, profile=False)
     torch.use_deterministic_algorithms(True)
     return {f"{name}, ms a step, not deterministic": figures[f"{name}, ms a step"]}
