@@ -45,7 +45,8 @@ def text_of(model: Path, source: Path | None, reference: Path | None) -> Text:
         return Text(source.name, list(read_lines(source)), list(read_lines(reference)))
     data = load_config(find_model(model).config).data
     test = built_in_corpus(data.source_language, data.target_language, train_pairs=0).test
-    return Text("built-in corpus", [example.source for example in test], [example.target for example in test])
+    name = f"built-in {data.source_language}-{data.target_language}"
+    return Text(name, [example.source for example in test], [example.target for example in test])
 
 
 def engines(model: Path) -> dict[str, Engine]:
@@ -98,7 +99,7 @@ def main() -> None:
     print(f"int8 loses {lost:.2f} BLEU")
     if given.keep:
         about = {"what": f"{text.name}, {len(text.sources):,} lines, beam {given.beam}", "int8 loses": round(lost, 2)}
-        name = f"quantization-{text.name.replace(' ', '-')}"
+        name = f"quantization-{text.name.removesuffix('.xz').replace(' ', '-')}"
         print(f"kept in {save(name, about | figures)}")
 
 
