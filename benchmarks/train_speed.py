@@ -6,8 +6,8 @@
 Ours is the whole of `heedful train` in this process: reading and packing batches, schedule, logging, checkpoints. The
 peers get the same sentences, already packed into tensors on the GPU, in batches of like length so that they pad
 little; they train in bfloat16 (autocast) with fused Adam, and nothing else. The figure is target tokens a second, and
-the ratio. TFLOP/s count matrix products alone: 6 operations for each weight and each token that meets it, and those
-inside attention.
+the ratio. A kernel compiled or a graph captured after the first steps fails the benchmark. TFLOP/s count matrix
+products alone: 6 operations for each weight and each token that meets it, and those inside attention.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from heedful import training
 from heedful.batching import Numbers, make_batch, micro_batches, prefetched
 from heedful.checkpoint import load_config
 from heedful.config import Config
+from heedful.cuda_step import CudaStep
 from heedful.pipeline import Order, run_training
 from heedful.shards import Shards, open_shards
 from heedful.sizes import attention_parameters
@@ -70,9 +71,30 @@ class Waiting:
             yield item
 
 
+class Compilations:
+    """How many kernels were compiled and graphs captured so far: after the first steps there should be no more."""
+
+    def __init__(self) -> None:
+        from triton import knobs
+
+        self.number, capture = 0, CudaStep._captured
+
+        def counted(step: CudaStep, *arguments: Any) -> Any:
+            self.compiling()
+            return capture(step, *arguments)
+
+        knobs.runtime.jit_cache_hook = self.compiling
+        setattr(CudaStep, "_captured", counted)  # noqa: B010 (the step has no reason to offer this)
+
+    def compiling(self, **_: Any) -> bool:
+        """One more; no: Triton is to go on."""
+        self.number += 1
+        return False
+
+
 def ours(run: Path, steps: int) -> dict[str, Any]:
     """`heedful train` on a copy of the run."""
-    waiting, records = Waiting(), list[StepRecord]()
+    waiting, records, compilations, compiled = Waiting(), list[StepRecord](), Compilations(), list[int]()
     setattr(training, "prefetched", waiting.timed)  # noqa: B010 (the loop has no reason to offer this)
     first: list[float] = []
 
@@ -80,16 +102,20 @@ def ours(run: Path, steps: int) -> dict[str, Any]:
         first.append(time.perf_counter())
         if isinstance(record, StepRecord):
             records.append(record)
+            compiled.append(compilations.number)
 
     torch.cuda.reset_peak_memory_stats()
     started = time.perf_counter()
     run_training(Order(run, None, ({"train": {"steps": steps}},), device="cuda"), say=print, on_record=on_record)
     begin, end = records[0], records[-1]
+    if compiled[-1] > compiled[0]:
+        raise SystemExit(f"{compiled[-1] - compiled[0]} kernels or graphs were made anew after step {begin.step}")
     seconds = end.seconds - begin.seconds
     return {
         "target tokens/s": round((end.target_tokens - begin.target_tokens) / seconds),
         "ms a step": round(1000 * seconds / (end.step - begin.step), 2),
         "steps": end.step,
+        f"kernels and graphs made by step {begin.step}, and after it": (compiled[0], compiled[-1] - compiled[0]),
         f"seconds from start to step {begin.step}": round(first[0] - started, 1),
         "share of time waiting for data": round(waiting.seconds / seconds, 5),
         "peak memory, GB": round(torch.cuda.max_memory_allocated() / 1e9, 2),
