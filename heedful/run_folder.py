@@ -18,7 +18,7 @@ from typing import Any
 from heedful.config import DEFAULT_PRESET, Config, Layer, differences, preset, read_toml, resolve, to_layer, to_toml
 from heedful.errors import CheckpointError, ConfigError
 
-CONFIG, METRICS, LOCK = "config.toml", "metrics.jsonl", ".lock"
+CONFIG, TOKENIZER, METRICS, LOCK = "config.toml", "tokenizer.model", "metrics.jsonl", ".lock"
 TRAINING_DATA, VALIDATION_DATA = "data/train", "data/valid"
 
 # What may change between two starts of a run. Files may move: what counts is what is in them.
@@ -62,12 +62,18 @@ def make_plan(run: Path, *, preset_name: str | None, layers: list[Layer]) -> Pla
     after = resolve(to_layer(before), *chosen, *layers)
     changed = differences(before, after)
     for name in changed:
-        if name not in MAY_CHANGE:
+        if name not in MAY_CHANGE and not (name == "tokenizer.model" and _is_tokenizer_of(run, after)):
             raise ConfigError(
                 f"{name} = {changed[name][1]!r}, but the run {run} has {changed[name][0]!r}; "
                 f"take a new folder (-o), or leave {name} as it was"
             )
     return Plan(after, named, changed)
+
+
+def _is_tokenizer_of(run: Path, config: Config) -> bool:
+    """Whether the file that is named now holds the tokenizer that the run has, wherever it lies."""
+    given, own = Path(config.tokenizer.model), run / TOKENIZER
+    return given.is_file() and own.is_file() and given.read_bytes() == own.read_bytes()
 
 
 def _whole_model(preset_name: str) -> Layer:

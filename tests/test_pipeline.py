@@ -296,6 +296,22 @@ def test_fine_tuning_starts_from_the_other_models_weights(text: Path, tmp_path: 
     assert (tmp_path / "second" / "tokenizer.model").read_bytes() == (first.model / "tokenizer.model").read_bytes()
 
 
+def test_a_run_goes_on_however_its_files_are_spelled(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, _, _ = start(tmp_path / "first", files(text))
+    assert first.model is not None
+    few: Layer = {"train": {"steps": 1}}
+    start(tmp_path / "second", files(text), few, from_model=first.model)
+    monkeypatch.chdir(tmp_path)
+    relative = files(Path(os.path.relpath(text, tmp_path)))
+    outcome, _, _ = start(tmp_path / "second", relative, {"train": {"steps": 2}}, from_model=Path("first"))
+    assert outcome.step == 2
+    start(tmp_path / "other", files(text), few, {"train": {"seed": 2}, "tokenizer": {"vocab_size": 280}})
+    with pytest.raises(ConfigError, match=r"tokenizer\.model = 'other/model/tokenizer\.model', but the run"):
+        start(tmp_path / "second", {"train": {"steps": 3}}, from_model=Path("other"))
+
+
 def test_with_a_moving_average_the_model_is_that_of_the_last_step(text: Path, tmp_path: Path) -> None:
     ema: Layer = {"train": {"ema_decay": 0.9, "steps": 23}}
     _, _, said = start(tmp_path / "run", files(text), ema)
