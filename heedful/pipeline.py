@@ -80,6 +80,7 @@ def plan(order: Order) -> Plan:
     if data.valid_target and not data.valid_source:
         raise ConfigError("data.valid_target has no data.valid_source beside it; give both, or one TSV as the source")
     _refuse_missing(made)
+    _refuse_steps_that_are_done(order.run, made)
     return replace(made, config=_with_languages(made.config))
 
 
@@ -88,6 +89,16 @@ def _refuse_missing(made: Plan) -> None:
     for name, (_, files) in made.changed.items():
         if name.startswith("data.") and (missing := [file for file in files if not Path(file).exists()]):
             raise DataError(f"{missing[0]}: no such file ({name})")
+
+
+def _refuse_steps_that_are_done(run: Path, made: Plan) -> None:
+    """Steps cannot be taken back; as many as there are end the run where it stands."""
+    steps, done = made.config.train.steps, max(checkpoint.checkpoint_steps(run), default=0)
+    if "train.steps" in made.changed and steps < done:
+        raise ConfigError(
+            f"train.steps = {steps}, but the run {run} is already at step {done}; "
+            f"train.steps={done} ends it there, and a new folder (-o) begins anew"
+        )
 
 
 def _layer_of_model(path: Path) -> Layer:

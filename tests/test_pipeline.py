@@ -73,6 +73,10 @@ def assert_same_weights(first: Path, second: Path, *, tolerance: float = 0.0) ->
         torch.testing.assert_close(one[name], other[name], atol=tolerance, rtol=tolerance)
 
 
+def contents(run: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(run)): path.read_bytes() for path in run.rglob("*") if path.is_file()}
+
+
 @pytest.fixture(scope="module")
 def unbroken(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of 40 steps that nothing disturbed."""
@@ -102,11 +106,16 @@ def test_a_run_leaves_what_the_design_says(text: Path, tmp_path: Path) -> None:
 
 def test_a_finished_run_that_is_started_again_does_nothing(text: Path, tmp_path: Path) -> None:
     start(tmp_path / "run", files(text))
-    before = (tmp_path / "run" / "model" / "model.safetensors").stat().st_mtime_ns
+    model = tmp_path / "run" / "model"
+    before, weights = contents(model), load_tensors(model / "model.safetensors")
     outcome, records, _ = start(tmp_path / "run", files(text))
     assert outcome.step == 40
     assert not [record for record in records if isinstance(record, StepRecord)]
-    assert (tmp_path / "run" / "model" / "model.safetensors").stat().st_mtime_ns >= before
+    assert all(torch.equal(tensor, weights[name]) for name, tensor in load_tensors(model / "model.safetensors").items())
+    after = contents(model)
+    assert after.keys() == before.keys()
+    del before["model.safetensors"], after["model.safetensors"]  # its remarks stand in any order
+    assert after == before
 
 
 def test_more_steps_go_on_and_give_what_they_would_have_given_at_once(text: Path, tmp_path: Path) -> None:
@@ -117,6 +126,20 @@ def test_more_steps_go_on_and_give_what_they_would_have_given_at_once(text: Path
     assert_same_weights(tmp_path / "once", tmp_path / "twice")
     once, twice = ((tmp_path / name / "metrics.jsonl").read_text().splitlines() for name in ("once", "twice"))
     assert json.loads(once[-1])["step"] == json.loads(twice[-1])["step"] == 40
+
+
+def test_fewer_steps_than_are_done_are_refused_and_as_many_end_the_run(text: Path, tmp_path: Path) -> None:
+    stops = iter([False] * 24 + [True])
+    order = Order(tmp_path / "run", "tiny", (MODEL, TRAIN, files(text)), None, "cpu")
+    stopped = run_training(order, say=lambda _: None, on_record=lambda *_: None, stop=lambda: next(stops))
+    assert (stopped.step, stopped.model) == (25, None)
+    before = contents(tmp_path / "run")
+    with pytest.raises(ConfigError, match=r"train\.steps = 20, but the run .* is already at step 25; train\.steps=25"):
+        start(tmp_path / "run", {"train": {"steps": 20}})
+    assert contents(tmp_path / "run") == before
+    ended, _, _ = start(tmp_path / "run", {"train": {"steps": 25}})
+    assert (ended.step, ended.reason) == (25, "steps")
+    assert ended.model is not None
 
 
 @pytest.mark.parametrize("seed", [1, 2])
