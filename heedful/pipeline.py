@@ -6,6 +6,7 @@ starting one that was killed goes on from its last checkpoint.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
@@ -354,16 +355,22 @@ def _finish(trainer: Trainer, run: Path, say: Callable[[str], None]) -> None:
         say(f"averaging {len(paths)} of at most {train_config.average_last} checkpoints: {names}")
     with holding(model), checkpoint.writing_whole(model) as folder:
         checkpoint.write_model(folder, checkpoint.average(paths), config, run / checkpoint.TOKENIZER)
-        _fit_language_id(config, folder)
+        _fit_language_id(config, folder, model)
         write_training_card(folder, run, trainer, paths)
 
 
-def _fit_language_id(config: Config, model: Path) -> None:
-    """What tells the two languages apart, for a server that is not told; where the text and its languages are known."""
+def _fit_language_id(config: Config, folder: Path, before: Path) -> None:
+    """What tells the two languages apart, for a server that is not told; where the text and its languages are known.
+
+    Where the text has gone, what was fitted on it `before` stays.
+    """
     data, source, target = config.data, _paths(config.data.source), _paths(config.data.target)
-    if data.source_language and data.target_language and all(path.exists() for path in (*source, *target)):
+    if not all(path.exists() for path in (*source, *target)):
+        if (before / language_id.FILE).is_file():
+            shutil.copy(before / language_id.FILE, folder)
+    elif data.source_language and data.target_language:
         samples = {
             data.source_language: (pair.source for pair in read_pairs(source, target)),
             data.target_language: (pair.target for pair in read_pairs(source, target)),
         }
-        language_id.fit(samples).save(model)
+        language_id.fit(samples).save(folder)

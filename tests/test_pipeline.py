@@ -388,10 +388,12 @@ def test_a_run_goes_on_without_its_text(text: Path, tmp_path: Path) -> None:
         copy.write_bytes((text / original).read_bytes())
     data: Layer = {"data": {"source": [str(copies["a.xx"])], "target": [str(copies["a.yy"])]}}
     start(tmp_path / "run", data, {"train": {"steps": 10}})
+    languages = (tmp_path / "run" / "model" / "languages.json").read_bytes()
     for copy in copies.values():
         copy.unlink()
     outcome, _, _ = start(tmp_path / "run", data, {"train": {"steps": 20}})
     assert outcome.step == 20
+    assert (tmp_path / "run" / "model" / "languages.json").read_bytes() == languages
 
 
 @pytest.mark.parametrize("name", ["source", "valid_source"])
