@@ -234,11 +234,16 @@ def _validation(trainer: Trainer, validate: Validate) -> ValidationRecord:
         trainer.model.train()
     loss = float(trainer.world.sum(torch.tensor([scores.loss], dtype=torch.float64)).item())
     progress = trainer.progress
-    if progress.best_loss is None or loss < progress.best_loss:
+    if _is_better(loss, progress.best_loss):
         trainer.progress = replace(progress, best_loss=loss, validations_without_gain=0)
     else:
         trainer.progress = replace(progress, validations_without_gain=progress.validations_without_gain + 1)
     return ValidationRecord(progress.step, replace(scores, loss=loss))
+
+
+def _is_better(loss: float, best: float | None) -> bool:
+    """NaN is no gain, and any number is better than NaN (as older checkpoints may remember)."""
+    return not math.isnan(loss) and (best is None or math.isnan(best) or loss < best)
 
 
 def _out_of_patience(trainer: Trainer) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -239,6 +241,16 @@ def test_patience_counts_validations_without_a_better_loss(tmp_path: Path) -> No
     records = run(config(patience=2, validate_steps=3), tmp_path, validate=lambda _: Scores(next(losses), 1.0))
     assert records[-1] == EndRecord(12, "patience")
     assert checkpoint_steps(tmp_path)[-1] == 12
+
+
+@pytest.mark.parametrize("remembered", [None, math.nan])
+def test_a_loss_that_is_no_number_is_never_the_best_one(tmp_path: Path, remembered: float | None) -> None:
+    losses = iter([math.nan, 3.0, math.nan, 2.0, 2.5, math.nan])
+    trainer = new_trainer(config(patience=2, validate_steps=2))
+    trainer.progress = replace(trainer.progress, best_loss=remembered)
+    records = run(trainer.config, tmp_path, validate=lambda _: Scores(next(losses), 1.0), trainer=trainer)
+    assert records[-1] == EndRecord(12, "patience")
+    assert trainer.progress.best_loss == 2.0
 
 
 def test_a_run_that_ran_out_of_patience_goes_on_with_more_of_it_only(tmp_path: Path) -> None:
