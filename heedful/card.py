@@ -86,9 +86,9 @@ class Evaluation(Struct, frozen=True, kw_only=True):
     sentence_counts: dict[str, str] = {}
 
     @property
-    def key(self) -> tuple[str, str, int, float, str]:
-        """A test set is its name and what is in it; how it was searched makes another score."""
-        return self.name, self.sha256, self.beam_size, self.alpha, self.engine
+    def key(self) -> tuple[str, str, int, float, str, str]:
+        """A test set is its name and what is in it; another search, or another language, makes another score."""
+        return self.name, self.sha256, self.beam_size, self.alpha, self.engine, self.report.language
 
     @property
     def search(self) -> str:
@@ -126,7 +126,7 @@ class Card(Struct, frozen=True, kw_only=True):
         return msgspec.json.format(msgspec.json.encode(self), indent=1).decode() + "\n"
 
     def with_evaluation(self, evaluation: Evaluation) -> Card:
-        """The card with these scores added, or in the place of older ones on the same test set, searched alike."""
+        """The card with these scores added, or in the place of older ones on the same test set that were made alike."""
         others = [each for each in self.evaluations if each.key != evaluation.key]
         return msgspec.structs.replace(self, evaluations=tuple(sorted([*others, evaluation], key=lambda e: e.key)))
 

@@ -310,6 +310,15 @@ def test_another_beam_alpha_or_engine_makes_another_score(text: Path, tmp_path: 
     assert len(list((model / "evaluations").iterdir())) == 3, "each with its own translations"
 
 
+def test_another_language_makes_another_score_of_the_same_translations(text: Path, tmp_path: Path) -> None:
+    model = small_model(tmp_path / "small")
+    for more in ([], ["--language", "zh"], ["--language", "de"]):
+        evaluated(model, text, *more)
+    reports = [each.report for each in load_card(model).evaluations]
+    assert [(report.language, report.tokenizer.name) for report in reports] == [("de", "13a"), ("zh", "zh")]
+    assert len(list((model / "evaluations").iterdir())) == 1
+
+
 def test_a_compressed_test_set_is_the_same_test_set(text: Path, tmp_path: Path) -> None:
     model = small_model(tmp_path / "small")
     evaluated(model, text)
