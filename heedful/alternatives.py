@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import compress, islice
 
 from heedful.alignment import num_words, word_of_piece
+from heedful.counting import counted
 from heedful.engines import Foresight, Request, SearchOptions
 from heedful.errors import ConfigError, DataError
 from heedful.search import Hypothesis
@@ -106,7 +107,7 @@ def _place(tokenizer: Tokenizer, translation: Translation, position: int) -> tup
         if is_last and position == before + here:
             return number, len(part.ids)
         before += here
-    raise DataError(f"there is no word {position} in a translation of {before} words, counted from 0")
+    raise DataError(f"there is no word {position} in a translation of {counted(before, 'word')}, counted from 0")
 
 
 def _word_at(tokenizer: Tokenizer, ids: tuple[int, ...], begin: int) -> str:

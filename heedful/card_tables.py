@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from heedful.card import Card, Corpus, Evaluation, TextFile, Training
 from heedful.config import Layer, layer_to_toml
+from heedful.counting import counted
 from heedful.evaluation import Report, plain_table
 from heedful.significance import BLEU, CHRF, Comparison, paired_bootstrap, unpack
 from heedful.starts import Share
@@ -65,7 +66,10 @@ def _training_facts(training: Training, config: Layer) -> Rows:
     return [
         ["average of", f"all steps, train.ema_decay = {decay}" if decay else averaged],
         ["seed", str(training.seed)],
-        ["trained", f"{training.steps:,} steps, {training.target_tokens:,} target tokens, {precisions(training)}"],
+        [
+            "trained",
+            f"{counted(training.steps, 'step')}, {training.target_tokens:,} target tokens, {precisions(training)}",
+        ],
         [
             "time",
             f"{training.seconds:,.1f} s, validation included: {training.tokens_per_second:,.0f} target tokens/s{hours}",
@@ -145,10 +149,10 @@ def _scores(evaluation: Evaluation) -> Section:
         if report.perplexity.per_word is not None:
             rows.append(["perplexity per word", f"{report.perplexity.per_word:.3f}", "", ""])
     if report.contrastive_accuracy is not None and evaluation.contrast:
-        cases = f"{evaluation.contrast.lines:,} cases of {evaluation.contrast.name}"
+        cases = f"{counted(evaluation.contrast.lines or 0, 'case')} of {evaluation.contrast.name}"
         rows.append(["contrastive accuracy", f"{report.contrastive_accuracy:.1%}", "", cases])
     how = f"{evaluation.search}, {evaluation.seconds:,.1f} s, {code(evaluation)}; {evaluation.machine.describe()}"
-    rows.append(["translated", f"{report.num_lines:,} lines", "", how])
+    rows.append(["translated", counted(report.num_lines, "line"), "", how])
     rows.append(["test set, SHA-256", "", "", evaluation.sha256])
     return Section(f"Scores on {evaluation.name}", rows)
 

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from heedful.checkpoint import checkpoint_steps
 from heedful.config import Config
+from heedful.counting import counted
 from heedful.shards import Shards, Side
 from heedful.tokenizer import Tokenizer
 from heedful.translation import WITHOUT_SPACES
@@ -45,7 +46,8 @@ def _schedule(config: Config, steps: list[int]) -> list[str]:
             f"the learning rate never reaches its peak; train longer or lower train.warmup_steps"
         ]
     if last <= train.warmup_steps:
-        return [f"the run has done {last:,} steps of its warm-up (train.warmup_steps = {train.warmup_steps:,}); go on"]
+        done = counted(last, "step")
+        return [f"the run has done {done} of its warm-up (train.warmup_steps = {train.warmup_steps:,}); go on"]
     return []
 
 

@@ -18,6 +18,7 @@ from lzma import LZMAError, LZMAFile
 from pathlib import Path
 from typing import IO
 
+from heedful.counting import counted
 from heedful.errors import DataError
 
 _COMPRESSED = (".gz", ".xz")
@@ -45,9 +46,8 @@ def read_pairs(source_files: Sequence[Path], target_files: Sequence[Path]) -> It
     if not target_files:
         return _chain_tsv(source_files)
     if len(source_files) != len(target_files):
-        raise DataError(
-            f"{len(source_files)} source files but {len(target_files)} target files: each needs its counterpart"
-        )
+        sources, targets = counted(len(source_files), "source file"), counted(len(target_files), "target file")
+        raise DataError(f"{sources} but {targets}: each needs its counterpart")
     return _chain_aligned(source_files, target_files)
 
 
@@ -178,7 +178,7 @@ def _unreadable(path: Path, error: Exception) -> DataError:
 
 def _misaligned(source_file: Path, num_sources: int, target_file: Path, num_targets: int) -> DataError:
     return DataError(
-        f"{source_file} has {num_sources:,} lines but {target_file} has {num_targets:,}: "
+        f"{source_file} has {counted(num_sources, 'line')} but {target_file} has {num_targets:,}: "
         "line n of the one must be the translation of line n of the other"
     )
 

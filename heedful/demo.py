@@ -12,6 +12,7 @@ import click
 
 from heedful.card import MARKDOWN
 from heedful.config import Layer
+from heedful.counting import counted
 from heedful.errors import ConfigError
 from heedful.grammar import DEMO_SENTENCES, LANGUAGES, write_corpus
 from heedful.interruption import Interruption
@@ -64,7 +65,7 @@ def _report(outcome: Outcome, text: Path, source: str, target: str) -> None:
         translator, text / f"test.{source}", [text / f"test.{target}"], language=target, contrast=pronouns
     )
     report = evaluated.evaluation.report
-    click.echo(f"\nTrained {outcome.step:,} steps in {duration(outcome.seconds)} on the CPU.")
+    click.echo(f"\nTrained {counted(outcome.step, 'step')} in {duration(outcome.seconds)} on the CPU.")
     click.echo(f"Held-out test, {report.num_lines:,} sentences of combinations that training never showed, beam 4:")
     click.echo(f"  BLEU {report.bleu.value:.1f}   {report.bleu.signature}")
     if report.contrastive_accuracy is None:

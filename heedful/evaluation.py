@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from heedful.corpus import language_of, read_lines
+from heedful.counting import counted
 from heedful.errors import DataError
 from heedful.paper_bleu import has_paper_bleu, has_tokenised_bleu, lowercased_tokenised_bleu, paper_bleu
 from heedful.scores import (
@@ -180,8 +181,8 @@ def _check(lines: Sequence[str], references: References, name: str, reference_na
     for reference_name, reference in zip(names, references, strict=True):
         if len(reference) != len(lines):
             raise DataError(
-                f"{name} has {len(lines)} lines and {reference_name} has {len(reference)}; line n of the one is "
-                f"compared with line n of the other"
+                f"{name} has {counted(len(lines), 'line')} and {reference_name} has {len(reference):,}; "
+                f"line n of the one is compared with line n of the other"
             )
         if not any(line.strip() for line in reference):
             raise DataError(f"{reference_name}: every line is empty, so there is nothing to compare with")
@@ -230,9 +231,8 @@ def _count(lines: Sequence[str], holds: Callable[[str], bool]) -> int:
 
 
 def _heading(report: Report) -> list[str]:
-    plural = "" if report.num_references == 1 else "s"
-    language = report.language or "not known"
-    return [f"{report.num_lines} lines, {report.num_references} reference{plural}, target language {language}"]
+    lines, references = counted(report.num_lines, "line"), counted(report.num_references, "reference")
+    return [f"{lines}, {references}, target language {report.language or 'not known'}"]
 
 
 def _score_table(report: Report) -> list[str]:

@@ -15,11 +15,12 @@ from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Ta
 from rich.text import Text
 
 from heedful.config import Config
+from heedful.counting import counted
 from heedful.training import CheckpointRecord, EndRecord, Record, StepRecord, ValidationRecord
 
 PLAIN_STEPS = 100
 ENDINGS = {
-    "steps": "trained {step:,} steps",
+    "steps": "trained {steps}",
     "patience": "stopped at step {step:,}: the validation loss no longer falls (train.patience)",
     "stopped": "stopped at step {step:,}; the same command goes on from here",
 }
@@ -40,6 +41,11 @@ def duration(seconds: float) -> str:
 def remaining(record: StepRecord, steps: int) -> str:
     """How long the rest will take at the pace of the whole run so far."""
     return duration((steps - record.step) * record.seconds / record.step)
+
+
+def ending(record: EndRecord) -> str:
+    """Why a run has ended, as a plain line."""
+    return ENDINGS[record.reason].format(step=record.step, steps=counted(record.step, "step"))
 
 
 def step_line(record: StepRecord, steps: int) -> str:
@@ -69,7 +75,7 @@ class PlainDisplay(AbstractContextManager["PlainDisplay"]):
         elif isinstance(record, ValidationRecord):
             say(validation_line(record))
         elif isinstance(record, EndRecord):
-            say(ENDINGS[record.reason].format(step=record.step))
+            say(ending(record))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -111,7 +117,7 @@ class LiveDisplay(PlainDisplay):
         elif isinstance(record, ValidationRecord):
             self.progress.console.print(validation_line(record), highlight=False)
         elif not isinstance(record, CheckpointRecord):
-            self.progress.console.print(ENDINGS[record.reason].format(step=record.step), highlight=False)
+            self.progress.console.print(ending(record), highlight=False)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -10,6 +10,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from heedful.counting import counted
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -26,7 +28,7 @@ class Machine(Struct, frozen=True, kw_only=True):
     def describe(self) -> str:
         """In one line."""
         several = f"{self.num_gpus} × " if self.num_gpus > 1 else ""
-        where = f"{several}{self.gpu}" if self.gpu else f"{self.processor}, {self.cores} cores"
+        where = f"{several}{self.gpu}" if self.gpu else f"{self.processor}, {counted(self.cores, 'core')}"
         return f"{where}, torch {self.torch}"
 
 

@@ -11,6 +11,7 @@ PACKAGE = Path(__file__).parent.parent / "heedful"
 
 # A module may import those of its own line and of the lines above it that it names.
 DATA = {
+    "counting",
     "errors",
     "config",
     "sizes",
@@ -29,13 +30,14 @@ DATA = {
     "language_id",
 }
 ALLOWED: dict[str, set[str]] = {
+    "counting": set(),
     "errors": set(),
     "config": {"errors"},
     "sizes": {"config"},
     "run_folder": {"errors", "config"},
     "metrics": {"errors", "run_folder"},
     "grammar": {"errors", "grammar"},
-    "corpus": {"errors"},
+    "corpus": {"counting", "errors"},
     "catalogue": {"errors"},
     "download": set(),
     "fetch": {"errors", "catalogue", "download"},
@@ -89,6 +91,7 @@ ALLOWED: dict[str, set[str]] = {
     "search": set(),
     "sampling": {"search"},
     "engines": {
+        "counting",
         "errors",
         "config",
         "tokenizer",
@@ -114,16 +117,16 @@ ALLOWED: dict[str, set[str]] = {
         "tokenizer",
         "translation",
     },
-    "alternatives": {"errors", "engines", "search", "tokenizer", "alignment", "translation"},
+    "alternatives": {"counting", "errors", "engines", "search", "tokenizer", "alignment", "translation"},
     "details": {"alignment", "alternatives", "engines", "translation"},
-    "cautions": {"checkpoint", "config", "shards", "tokenizer", "translation"},
+    "cautions": {"checkpoint", "config", "counting", "shards", "tokenizer", "translation"},
     "scores": set(),
     "paper_bleu": {"scores"},
     "significance": {"errors", "scores"},
-    "provenance": set(),
+    "provenance": {"counting"},
     "starts": {"provenance", "run_folder"},
     "card": {"errors", "config", "corpus", "evaluation", "provenance", "starts"},
-    "card_tables": {"card", "config", "evaluation", "significance", "starts"},
+    "card_tables": {"card", "counting", "config", "evaluation", "significance", "starts"},
     "model_card": {
         "errors",
         "config",
@@ -139,7 +142,7 @@ ALLOWED: dict[str, set[str]] = {
         "tokenizer",
         "trainer",
     },
-    "evaluation": {"errors", "corpus", "scores", "paper_bleu", "translation"},
+    "evaluation": {"counting", "errors", "corpus", "scores", "paper_bleu", "translation"},
     "export": {"errors", "config", "tokenizer", "model", "checkpoint", "export"},
     "attention_map": {"errors", "engines", "model", "packed", "tokenizer", "translation"},
     "worked": {"attention_map"},

@@ -171,7 +171,7 @@ def test_a_reader_that_leaves_while_we_wait_for_a_line_ends_us_quietly(model: Pa
 def test_a_long_line_is_split_joined_and_counted(heedful: Run, model: Path) -> None:
     result = heedful("translate", "-m", model, "--greedy", stdin=b"the cat sat on the mat. " * 60 + b"\n")
     assert result.out.count("\n") == 1
-    assert "1 lines were longer than data.max_length" in result.err
+    assert "1 line longer than data.max_length" in result.err
 
 
 # ---------------------------------------------------------------------------------------------------------- scoring
@@ -286,7 +286,7 @@ def test_bad_text_is_named_with_file_and_line(heedful: Run, text: Path, tmp_path
     empty.write_text("")
     assert "no such file" in one_line(train_on(heedful, tmp_path / "none.en", good, run))
     assert "folder" in one_line(train_on(heedful, tmp_path, good, run))
-    assert "1 lines" in (message := one_line(train_on(heedful, short, good, run)))
+    assert "1 line but" in (message := one_line(train_on(heedful, short, good, run)))
     assert "200" in message
     assert f"{invalid}:2" in one_line(train_on(heedful, invalid, good, run))
     assert "empty" in one_line(train_on(heedful, empty, empty, run))

@@ -134,7 +134,7 @@ def test_unequal_files_are_an_error_that_counts_both(num_sources: int, num_targe
             return
         with pytest.raises(DataError) as caught:
             list(read_pairs([source], [target]))
-        counts = f"{source} has {num_sources} lines but {target} has {num_targets}: "
+        counts = f"{source} has {num_sources} line{'' if num_sources == 1 else 's'} but {target} has {num_targets}: "
         assert str(caught.value).startswith(
             counts if num_sources or num_targets else f"{source} and {target} are empty"
         )
@@ -142,7 +142,7 @@ def test_unequal_files_are_an_error_that_counts_both(num_sources: int, num_targe
 
 def test_every_source_file_needs_a_target_file(tmp_path: Path) -> None:
     files = [write(tmp_path / name, "x\n") for name in ("a.en", "b.en", "a.de")]
-    with pytest.raises(DataError, match="2 source files but 1 target files"):
+    with pytest.raises(DataError, match="2 source files but 1 target file:"):
         read_pairs(files[:2], files[2:])
     with pytest.raises(DataError, match="no source file"):
         read_pairs([], files)

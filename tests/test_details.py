@@ -76,7 +76,7 @@ def test_paragraphs_blank_lines_and_order_survive(heedful: Run, model: Path, tmp
     out, alignments = result.out.split("\n")[:-1], links.read_text().split("\n")[:-1]
     assert [bool(line) for line in out] == [bool(line.strip()) for line in lines]
     assert [bool(line) for line in alignments] == [bool(line.strip()) for line in lines]
-    assert "1 lines were longer than data.max_length" in result.err
+    assert "1 line longer than data.max_length" in result.err
     alone = heedful(*arguments[:-2], stdin=TEXT[2].encode())
     assert alone.out == out[6] + "\n"
 

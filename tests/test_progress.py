@@ -50,3 +50,9 @@ def test_on_a_terminal_a_bar_shows_the_same_figures() -> None:
 
 def test_where_nobody_looks_there_is_no_bar() -> None:
     assert type(display()) is PlainDisplay
+
+
+@pytest.mark.parametrize(("step", "line"), [(1, "trained 1 step"), (2000, "trained 2,000 steps")])
+def test_one_step_is_no_plural(step: int, line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    PlainDisplay().show(Config(), EndRecord(step, "steps"))
+    assert capsys.readouterr().err == f"{line}\n"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from heedful.commands.options import ENGINES, FILE, device_option, model_option, say
+from heedful.counting import counted
 
 if TYPE_CHECKING:
     from heedful.model_evaluation import Evaluated
@@ -35,7 +36,7 @@ def score(models: tuple[Path, ...], source: Path, target: Path, form: str, devic
                 (f"{scored.log_prob:.6f}" if form == "text" else json.dumps(scored.record(), ensure_ascii=False)) + "\n"
             )
             total, tokens = total + scored.log_prob, tokens + len(scored.pieces)
-    say(f"{tokens:,} word pieces, eos included: perplexity {perplexity(-total, tokens):.4f}")
+    say(f"{counted(tokens, 'word piece')}, eos included: perplexity {perplexity(-total, tokens):.4f}")
 
 
 @click.command()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from heedful.commands.options import FILE, layers_of, preset_option, recipe_argument, say, set_option
+from heedful.counting import counted
 
 if TYPE_CHECKING:
     from heedful.config import ModelConfig
@@ -22,7 +23,7 @@ def echo_sizes(model: ModelConfig, vocab_size: int) -> None:
         f"vocabulary    {vocab_size:,} word pieces, {sizes.embedding_parameters(model, vocab_size):,} parameters"
     )
     for name, (num, attentions) in layers.items():
-        click.echo(f"{name}       {num} layers of {sizes.layer_parameters(model, attentions):,} parameters")
+        click.echo(f"{name}       {counted(num, 'layer')} of {sizes.layer_parameters(model, attentions):,} parameters")
     click.echo(f"heads         {model.num_heads} with d_k {model.head_d_k} and d_v {model.head_d_v}")
     click.echo(f"parameters    {sizes.num_parameters(model, vocab_size):,}")
 
@@ -74,4 +75,4 @@ def average(checkpoints: tuple[Path, ...], output: Path) -> None:
         raise CheckpointError(f"{output}: is there already; name a new folder")
     files = [find_model(path) for path in checkpoints]
     save_model(output, mean([f.weights for f in files]), load_config(files[0].config), files[0].tokenizer)
-    say(f"the average of {len(files)} checkpoints is in {output}")
+    say(f"the average of {counted(len(files), 'checkpoint')} is in {output}")

@@ -14,6 +14,7 @@ import click
 from click.core import ParameterSource
 
 from heedful.commands.options import FILE, device_option, engine_option, model_option, say
+from heedful.counting import counted
 
 if TYPE_CHECKING:
     from heedful.details import Details
@@ -76,7 +77,7 @@ def translate(
         _translations(translator, file, options, prefixes), form, output, alignments, details
     )
     if num_split:
-        say(f"{num_split:,} lines were longer than data.max_length of the model: translated in parts and joined")
+        say(f"{counted(num_split, 'line')} longer than data.max_length of the model: translated in parts and joined")
 
 
 def _refuse_what_would_not_count(search: dict[str, Any]) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+from heedful.counting import counted
 from heedful.errors import ConfigError, DataError
 from heedful.search import Hypothesis
 
@@ -78,7 +79,8 @@ def length_limit(request: Request, options: SearchOptions, *, max_positions: int
     limit = min(len(request.source_ids) + options.max_extra, max_positions - 1)  # the eos takes one
     if len(request.prefix_ids) > limit:
         raise DataError(
-            f"a prefix of {len(request.prefix_ids)} tokens is longer than the output may become ({limit} tokens: "
+            f"a prefix of {counted(len(request.prefix_ids), 'token')} is longer than the output may become "
+            f"({counted(limit, 'token')}: "
             f"the source's {len(request.source_ids)} and max_extra = {options.max_extra}); shorten the one or "
             f"raise the other"
         )
