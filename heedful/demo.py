@@ -15,9 +15,8 @@ from heedful.config import Layer
 from heedful.counting import counted
 from heedful.errors import ConfigError
 from heedful.grammar import DEMO_SENTENCES, LANGUAGES, write_corpus
-from heedful.interruption import Interruption
 from heedful.model_evaluation import evaluate_translator, keep_on_card
-from heedful.pipeline import Order, Outcome, run_training
+from heedful.pipeline import Order, Outcome, interruptible, run_training
 from heedful.progress import display, duration, say
 from heedful.translation import Translator
 
@@ -37,7 +36,7 @@ def run_demo(pair: str, folder: Path, *, seed: int, steps: int | None) -> int:
     if not (text / f"test.{target}").exists():
         say(f"writing the built-in corpus, {pair}, to {text}")
         write_corpus(text, source, target)
-    with Interruption() as interruption, display() as shown:
+    with interruptible(run, say=say) as interruption, display() as shown:
         order = _order(text, run, source, target, seed, steps)
         outcome = run_training(order, say=say, on_record=shown.show, stop=interruption.requested)
     if outcome.model is None:

@@ -18,6 +18,10 @@ ERROR_FILE = "HEEDFUL_ERROR_FILE"  # the environment variable that names where t
 MAX_RESTARTS = 3  # after that something is wrong that starting again does not mend
 
 
+class Interrupted(SystemExit):
+    """A signal has ended the program, at once."""
+
+
 class Interruption(AbstractContextManager["Interruption"]):
     """Within this context a signal is a wish, to be asked for with `requested`.
 
@@ -38,7 +42,7 @@ class Interruption(AbstractContextManager["Interruption"]):
         again = self.signal == signal.SIGINT and number == signal.SIGINT and "WORLD_SIZE" not in os.environ
         self.signal = number
         if again or not self.is_asked_for:
-            sys.exit(self.exit_code)
+            raise Interrupted(self.exit_code)
 
     def requested(self) -> bool:
         """Has a signal come?"""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from heedful.device import choose_device
 from heedful.distributed import World, check_micro_batches, process_group, world_from_environment
 from heedful.encoding import Encoding
 from heedful.errors import CheckpointError, ConfigError, DataError
+from heedful.interruption import Interrupted, Interruption
 from heedful.model.transformer import Transformer
 from heedful.model_card import card_in, write_start, write_training_card
 from heedful.provenance import commit
@@ -160,6 +161,28 @@ def prepare_run(order: Order, *, say: Callable[[str], None]) -> None:
     with locked(order.run):
         _clean_up(order.run, made)
         _prepared(order.run, made, World(), say)
+
+
+@contextmanager
+def interruptible(run: Path, *, say: Callable[[str], None]) -> Iterator[Interruption]:
+    """Signals are wishes in here; one that ends the run at once leaves word of what is kept, and how to go on."""
+    try:
+        with Interruption() as interruption:
+            yield interruption
+    except Interrupted:
+        if world_from_environment().is_first:
+            say(f"stopped at once; {_kept(run)}")
+        raise
+
+
+def _kept(run: Path) -> str:
+    if last := checkpoint.last_whole(run):
+        return f"{last} is kept, and the same command goes on from there"
+    if has_begun(run):
+        return f"vocabulary and encoded text are kept in {run}, and the same command goes on from there"
+    if (run / checkpoint.TOKENIZER).exists():
+        return f"the vocabulary is kept in {run}, and the same command goes on from there"
+    return "nothing was made yet, and the same command begins anew"
 
 
 def _say_nothing(text: str) -> None:

@@ -19,7 +19,7 @@ import torch
 from heedful.checkpoint import checkpoint_steps, find_model, load_tensors
 from heedful.config import Layer
 from heedful.errors import CheckpointError, ConfigError, DataError
-from heedful.pipeline import Order, Outcome, run_training
+from heedful.pipeline import Order, Outcome, interruptible, run_training
 from heedful.training import Record, StepRecord, ValidationRecord
 
 MODEL: Layer = {"model": {"d_model": 16, "d_ff": 32, "num_layers": 1, "num_heads": 2}}
@@ -211,6 +211,33 @@ def test_a_signal_ends_the_run_after_a_checkpoint(
     assert "Traceback" not in errors
     last = checkpoint_steps(run)[-1]
     assert f"stopped at step {last:,}" in errors
+
+
+def end_in(stage: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C when a run is about to do this."""
+    monkeypatch.setattr(f"heedful.pipeline.{stage}", lambda *_, **__: signal.raise_signal(signal.SIGINT))
+
+
+@pytest.mark.parametrize(
+    ("stage", "kept"),
+    [
+        ("_learn_tokenizer", "nothing was made yet, and the same command begins anew"),
+        ("_make_shards", "the vocabulary is kept in {run}, and the same command goes on from there"),
+        ("_trainer", "vocabulary and encoded text are kept in {run}, and the same command goes on from there"),
+    ],
+)
+def test_ctrl_c_before_the_first_step_says_what_is_kept(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str, kept: str
+) -> None:
+    run, said = tmp_path / "run", list[str]()
+    order = Order(run, "tiny", (MODEL, TRAIN, files(text)), None, "cpu")
+    with monkeypatch.context() as patch:
+        end_in(stage, patch)
+        with pytest.raises(SystemExit) as ended, interruptible(run, say=said.append):
+            run_training(order, say=lambda _: None, on_record=lambda *_: None)
+    assert ended.value.code == 130
+    assert said == [f"stopped at once; {kept.format(run=run)}"]
+    assert start(run, files(text), {"train": {"steps": 1}})[0].step == 1
 
 
 SHARED = ["--precision", "fp64", "--set", "train.micro_batches=4", "--set", "train.warmup_steps=40"]

@@ -78,11 +78,10 @@ def _flag_layer(
 
 def _train_here(order: Order) -> int:
     """Train in this process; a signal ends the run after a checkpoint."""
-    from heedful.interruption import Interruption
-    from heedful.pipeline import run_training
+    from heedful.pipeline import interruptible, run_training
     from heedful.progress import display
 
-    with Interruption() as interruption, display() as shown:
+    with interruptible(order.run, say=say) as interruption, display() as shown:
         outcome = run_training(order, say=say, on_record=shown.show, stop=interruption.requested)
     if outcome.model is None:
         return interruption.exit_code
@@ -96,11 +95,12 @@ def _launch(order: Order, nproc: int) -> int:
     from heedful.device import choose_device
     from heedful.distributed import World, check_micro_batches
     from heedful.interruption import run_torchrun
-    from heedful.pipeline import plan, prepare_run
+    from heedful.pipeline import interruptible, plan, prepare_run
 
     choose_device(order.device, local_rank=nproc - 1)
     check_micro_batches(World(size=nproc), plan(order).config.train.micro_batches)
-    prepare_run(order, say=say)
+    with interruptible(order.run, say=say):
+        prepare_run(order, say=say)
     return run_torchrun(nproc, sys.argv[1:], say=say)
 
 
