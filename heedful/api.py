@@ -57,6 +57,7 @@ def evaluate_saved(
     alpha: float | None = None,
     device: str = "auto",
     engine: str = "torch",
+    precision: str = "auto",
 ) -> Report:
     """Translate a file with a saved model and score it; the model's card keeps the scores.
 
@@ -72,6 +73,7 @@ def evaluate_saved(
         alpha=alpha,
         device=device,
         engine=engine,
+        precision=precision,
     )
     keep_on_card(Path(model), evaluated)
     return evaluated.evaluation.report

@@ -57,9 +57,10 @@ def evaluate_models(
     alpha: float | None = None,
     device: str = "auto",
     engine: str = "torch",
+    precision: str = "auto",
 ) -> Evaluated:
     """Translate with saved models, several as an ensemble, and score; how to search is theirs where it is not said."""
-    translator = Translator.load(*models, device=device, engine=engine)
+    translator = Translator.load(*models, device=device, engine=engine, precision=precision)
     own = translator.options
     translator.options = replace(
         own,

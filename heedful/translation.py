@@ -150,12 +150,15 @@ class Translator:
         self._bulk = BulkEncoder(tokenizer, threads=min(8, os.cpu_count() or 1))
 
     @classmethod
-    def load(cls, *models: str | Path, device: str = "auto", engine: str = "auto") -> Self:
-        """From a run folder, a model folder or a checkpoint; several of them translate together, as an ensemble."""
+    def load(cls, *models: str | Path, device: str = "auto", engine: str = "auto", precision: str = "auto") -> Self:
+        """From a run folder, a model folder or a checkpoint; several of them translate together, as an ensemble.
+
+        In precision "fp32" a translation does not depend on what else is translated, on CUDA neither.
+        """
         if engine not in ENGINES:
             raise ConfigError(f"engine {engine!r} is unknown; choose one of {', '.join(ENGINES)}")
         where = choose_device("cpu" if device == "auto" and engine == "ctranslate2" else device)
-        opened = open_engine([Path(path) for path in models], engine, where)
+        opened = open_engine([Path(path) for path in models], engine, where, precision=precision)
         return cls(opened.engine, opened.tokenizer, opened.config)
 
     @property

@@ -174,6 +174,16 @@ def test_a_long_line_is_split_joined_and_counted(heedful: Run, model: Path) -> N
     assert "1 line longer than data.max_length" in result.err
 
 
+def test_a_precision_that_an_engine_does_not_have_is_refused(heedful: Run, model: Path) -> None:
+    line = one_line(heedful("translate", "-m", model, "--engine", "ctranslate2", "--precision", "fp32", stdin=b"cat\n"))
+    assert "for precision fp32 take --engine torch" in line
+    exact, plain = (
+        heedful("translate", "-m", model, *more, stdin=b"the cat\n").out
+        for more in (["--precision", "fp32"], ["--engine", "torch"])
+    )
+    assert exact == plain
+
+
 # ---------------------------------------------------------------------------------------------------------- scoring
 
 

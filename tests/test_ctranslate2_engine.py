@@ -178,6 +178,18 @@ def test_auto_takes_our_own_engine_where_an_export_does_not_do(tmp_path: Path, m
     assert isinstance(open_engine([model], "auto", CPU).engine, TorchEngine)
 
 
+def test_who_asks_for_fp32_gets_our_own_engine_and_never_int8(tmp_path: Path) -> None:
+    model = small_model(tmp_path / "model", data={"max_length": 40})
+    engine = Translator.load(model, device="cpu", precision="fp32").engine
+    assert isinstance(engine, TorchEngine)
+    assert engine.precision == "fp32"
+    assert engine.computing(GREEDY).engine == "torch float32"
+    with pytest.raises(ConfigError, match="the ctranslate2 engine searches in int8; for precision fp32 take --engine"):
+        Translator.load(model, device="cpu", engine="ctranslate2", precision="fp32")
+    with pytest.raises(ConfigError, match="precision 'fp8' is unknown; choose one of auto, bf16, fp32"):
+        Translator.load(model, device="cpu", precision="fp8")
+
+
 def test_the_export_is_made_once_and_anew_for_new_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = small_model(tmp_path / "model", seed=1)
     first = cached_ctranslate2(model)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from heedful.commands.options import ENGINES, FILE, device_option, model_option, say
+from heedful.commands.options import ENGINES, FILE, device_option, model_option, precision_option, say
 from heedful.counting import counted
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ def score(models: tuple[Path, ...], source: Path, target: Path, form: str, devic
 @click.option("--language", default="", help="Target language. Default: the model's, or the reference's extension.")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.option("--engine", type=ENGINES, default="torch", show_default=True, help="auto may compute in int8 on a CPU.")
+@precision_option
 @device_option
 def evaluate(
     models: tuple[Path, ...],
@@ -66,6 +67,7 @@ def evaluate(
     language: str,
     form: str,
     engine: str,
+    precision: str,
     device: str,
 ) -> None:
     """BLEU, chrF and TER with signatures and 95 % intervals: of a model, or of a file of hypotheses.
@@ -89,6 +91,7 @@ def evaluate(
             alpha=alpha,
             device=device,
             engine=engine,
+            precision=precision,
         )
         _keep(models, evaluated)
         report = evaluated.evaluation.report

@@ -17,6 +17,13 @@ DEVICES, ENGINES = click.Choice(["auto", "cpu", "cuda", "mps"]), click.Choice(["
 model_option = click.option("-m", "--model", "models", type=FILE, required=True, multiple=True, help=MODEL_HELP)
 device_option = click.option("--device", type=DEVICES, default="auto", show_default=True)
 engine_option = click.option("--engine", type=ENGINES, default="auto", show_default=True)
+precision_option = click.option(
+    "--precision",
+    type=click.Choice(["auto", "fp32"]),
+    default="auto",
+    show_default=True,
+    help="auto is bf16 on CUDA, and int8 by ctranslate2; in fp32 a line does not depend on the others.",
+)
 set_option = click.option("--set", "settings", multiple=True, metavar="A.B=C", help="A setting: model.d_ff=1024.")
 preset_option = click.option("--preset", metavar="NAME", help="tiny, small, base (the default: the paper's) or big.")
 recipe_argument = click.argument("recipe", type=FILE, required=False)

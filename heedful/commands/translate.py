@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from heedful.commands.options import FILE, device_option, engine_option, model_option, say
+from heedful.commands.options import FILE, device_option, engine_option, model_option, precision_option, say
 from heedful.counting import counted
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 @click.option("--alignments", type=FILE, help="Write word alignments here, as Pharaoh does: 0-0 1-2.")
 @click.option("--alternatives", type=click.IntRange(0), default=0, help="With --format jsonl: so many for each word.")
 @engine_option
+@precision_option
 @device_option
 def translate(
     models: tuple[Path, ...],
@@ -57,6 +58,7 @@ def translate(
     alignments: Path | None,
     alternatives: int,
     engine: str,
+    precision: str,
     device: str,
     **search: Any,
 ) -> None:
@@ -68,7 +70,7 @@ def translate(
     if alternatives and form != "jsonl":
         raise click.UsageError("--alternatives goes with --format jsonl")
     _refuse_what_would_not_count(search)
-    translator = Translator.load(*models, device=device, engine=engine)
+    translator = Translator.load(*models, device=device, engine=engine, precision=precision)
     gc.freeze()  # what was loaded stays: nobody need look through it for garbage, again and again
     options = replace(search_options(translator.options, **search), token_scores=form == "jsonl")
     details = _details(translator, models[0], device, alternatives, options) if alignments or form == "jsonl" else None

@@ -63,15 +63,18 @@ class AutoEngine:
         return self.fast.next_tokens(request, count)
 
 
-def open_engine(models: Sequence[Path], name: str, device: torch.device) -> Opened:
-    """The engine of that name with these models; several are an ensemble."""
+def open_engine(models: Sequence[Path], name: str, device: torch.device, *, precision: str = "auto") -> Opened:
+    """The engine of that name with these models; several are an ensemble. Who names a precision gets our own."""
     if not models:
         raise ConfigError("no model is given")
-    if name == "ctranslate2" or (name == "auto" and _is_for_ctranslate2(models, device)):
+    if name == "ctranslate2" and precision != "auto":
+        raise ConfigError(f"the ctranslate2 engine searches in int8; for precision {precision} take --engine torch")
+    if name == "ctranslate2" or (name == precision == "auto" and _is_for_ctranslate2(models, device)):
         return _open_ctranslate2(models, name, device)
     loaded = [load_model(path, device=device) for path in models]
     _check_alike(models, loaded)
-    return Opened(TorchEngine(*(each.model for each in loaded)), loaded[0].tokenizer, loaded[0].config)
+    engine = TorchEngine(*(each.model for each in loaded), precision=precision)
+    return Opened(engine, loaded[0].tokenizer, loaded[0].config)
 
 
 def _is_for_ctranslate2(models: Sequence[Path], device: torch.device) -> bool:
