@@ -7,7 +7,7 @@ here knows the model.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -41,6 +41,12 @@ class World:
         if self.size > 1:
             dist.all_reduce(tensor)
         return tensor
+
+    def begin_sums(self, tensors: Iterable[Tensor]) -> list[dist.Work]:
+        """Sums over all ranks, in place, which go on beside what follows; each is there when it was waited for."""
+        if self.size == 1:
+            return []
+        return [dist.all_reduce(tensor, async_op=True) for tensor in tensors]
 
     def barrier(self) -> None:
         """Wait until every rank is here."""

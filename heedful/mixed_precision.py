@@ -2,12 +2,15 @@
 
 Autocast would convert each matrix where it is used and each gradient where it arrives, some three hundred small kernels
 a step. Here all weights are views of one tensor, as are their gradients and the bfloat16 copy, so that a step converts
-everything in two kernels. LayerNorm's few numbers stay float32. It knows modules and tensors, no Transformer.
+everything in two kernels. LayerNorm's few numbers stay float32. Where the gradients of some modules are there before
+those of others, each `Part` takes its own. It knows modules and tensors, no Transformer.
 """
 
 from __future__ import annotations
 
 import copy
+import itertools
+from collections.abc import Sequence
 from typing import Generic, TypeVar
 
 import torch
@@ -28,15 +31,15 @@ class MixedPrecision(Generic[Model]):
         self.model, self.narrow = model, copy.deepcopy(model).to(dtype)
         norms = {name for name, module in model.named_modules() if isinstance(module, nn.LayerNorm)}
         self._share(norms)
-        names = [name for name, _ in model.named_parameters()]
-        narrow = [name for name in names if name.rpartition(".")[0] not in norms]
-        self._flat = _Flat([model.get_parameter(name) for name in narrow], torch.float32)
-        self._flat_norms = _Flat(
-            [model.get_parameter(name) for name in names if name not in set(narrow)], torch.float32
-        )
-        self._flat_narrow = _Flat([self.narrow.get_parameter(name) for name in narrow], dtype)
+        parameters = dict(model.named_parameters())
+        of_norms = {name: p for name, p in parameters.items() if name.rpartition(".")[0] in norms}
+        narrow = {name: self.narrow.get_parameter(name) for name in parameters if name not in of_norms}
+        self._flat = _Flat({name: parameters[name] for name in narrow}, torch.float32)
+        self._flat_norms = _Flat(of_norms, torch.float32)
+        self._flat_narrow = _Flat(narrow, dtype)
         for flat in (self._flat, self._flat_norms):
             flat.give_gradients()
+        self.whole = self.part("")
 
     def _share(self, norms: set[str]) -> None:
         for name in norms:
@@ -61,43 +64,77 @@ class MixedPrecision(Generic[Model]):
 
     def backward(self, loss: Tensor, *, first: bool = True) -> None:
         """Put the gradients of a loss that `narrow` gave into those of `model`; unless it is the first, add them."""
-        parts = self._flat_narrow, self._flat_norms
-        grads = torch.autograd.grad(loss, [parameter for part in parts for parameter in part.parameters])
-        split = len(parts[0].parameters)
-        for part, into, part_grads in zip(parts, self.gradients, (grads[:split], grads[split:]), strict=True):
-            numbers = part.joined(part_grads)
-            if first:
-                into.copy_(numbers)
-            else:
-                into.add_(numbers)
+        self.whole.put(torch.autograd.grad(loss, self.whole.parameters), first=first)
+
+    def part(self, *prefixes: str) -> Part:
+        """The parameters whose names begin so; they must be neighbours."""
+        matrices = _Run(self._flat_narrow, self._flat, prefixes)
+        return Part(matrices, _Run(self._flat_norms, self._flat_norms, prefixes))
+
+
+class Part:
+    """Some parameters of `narrow`, and where the gradients of the same ones of `model` lie: in two tensors."""
+
+    def __init__(self, matrices: _Run, norms: _Run) -> None:
+        self._matrices, self._norms = matrices, norms
+        self.parameters = matrices.parameters + norms.parameters
+        self.gradients = matrices.gradients, norms.gradients
+
+    def put(self, gradients: Sequence[Tensor], *, first: bool) -> None:
+        """The gradients of all `parameters` replace what was there, or, unless they are the first, are added to it."""
+        split = len(self._matrices.parameters)
+        self._matrices.put(gradients[:split], first=first)
+        self._norms.put(gradients[split:], first=first)
+
+
+class _Run:
+    """Neighbours among the parameters that compute, and the gradients of those that learn, as one tensor."""
+
+    def __init__(self, computing: _Flat, learning: _Flat, prefixes: tuple[str, ...]) -> None:
+        places = [i for i, name in enumerate(computing.parameters) if name.startswith(prefixes)]
+        begin, end = places[0], places[-1] + 1
+        assert len(places) == end - begin, f"not all between the first and the last of {prefixes} belong to them"
+        self.parameters = list(computing.parameters.values())[begin:end]
+        self.gradients = learning.gradients[computing.begins[begin] : computing.begins[end]]
+        self._flat = computing
+
+    def put(self, gradients: Sequence[Tensor], *, first: bool) -> None:
+        numbers = self._flat.joined(gradients)
+        if first:
+            self.gradients.copy_(numbers)
+        else:
+            self.gradients.add_(numbers)
 
 
 class _Flat:
     """Parameters whose numbers lie in one tensor, one after the other."""
 
-    def __init__(self, parameters: list[nn.Parameter], dtype: torch.dtype) -> None:
+    def __init__(self, parameters: dict[str, nn.Parameter], dtype: torch.dtype) -> None:
         self.parameters = parameters
-        sizes = [parameter.numel() for parameter in parameters]
-        self.gaps = [-size % ALIGNMENT for size in sizes]
-        device = parameters[0].device if parameters else None
-        self.numbers = torch.zeros(sum(sizes) + sum(self.gaps), dtype=dtype, device=device)
+        sizes = [parameter.numel() for parameter in parameters.values()]
+        self.begins = list(itertools.accumulate((size + _gap(size) for size in sizes), initial=0))
+        device = next(iter(parameters.values())).device if parameters else None
+        self.numbers = torch.zeros(self.begins[-1], dtype=dtype, device=device)
         self.gap = torch.zeros(ALIGNMENT, dtype=dtype, device=device)
-        for parameter, view in zip(parameters, self._views(self.numbers), strict=True):
+        for parameter, view in zip(parameters.values(), self._views(self.numbers), strict=True):
             view.copy_(parameter.detach())
             parameter.data = view
 
     def _views(self, numbers: Tensor) -> list[Tensor]:
-        sizes = [parameter.numel() for parameter in self.parameters]
-        pieces = numbers.split([n for pair in zip(sizes, self.gaps, strict=True) for n in pair])[::2]
-        return [piece.view(parameter.shape) for piece, parameter in zip(pieces, self.parameters, strict=True)]
+        pieces = zip(self.begins, self.parameters.values(), strict=False)
+        return [numbers[begin : begin + p.numel()].view(p.shape) for begin, p in pieces]
 
     def give_gradients(self) -> None:
         """Every parameter has a gradient, which lies in one tensor with the others."""
         self.gradients = torch.zeros_like(self.numbers)
-        for parameter, view in zip(self.parameters, self._views(self.gradients), strict=True):
+        for parameter, view in zip(self.parameters.values(), self._views(self.gradients), strict=True):
             parameter.grad = view
 
-    def joined(self, tensors: tuple[Tensor, ...]) -> Tensor:
-        """Tensors of the parameters' shapes, one after the other."""
-        pieces = [[tensor.reshape(-1), self.gap[:gap]] for tensor, gap in zip(tensors, self.gaps, strict=True)]
+    def joined(self, tensors: Sequence[Tensor]) -> Tensor:
+        """Tensors of the shapes of some neighbours, one after the other."""
+        pieces = [[tensor.reshape(-1), self.gap[: _gap(tensor.numel())]] for tensor in tensors]
         return torch.cat([piece for pair in pieces for piece in pair if len(piece)])
+
+
+def _gap(size: int) -> int:
+    return -size % ALIGNMENT

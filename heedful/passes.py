@@ -112,7 +112,10 @@ class PlainPasses:
 
 
 class KernelPasses:
-    """One CUDA graph for a micro-batch; all gradients lie in two tensors, and are summed over ranks at the end."""
+    """One CUDA graph for a micro-batch; between ranks two for a step's last one, to send gradients between them.
+
+    All gradients lie in two tensors, those of the decoder at the end of each.
+    """
 
     def __init__(self, model: Transformer, config: Config, *, world: World) -> None:
         from heedful.cuda_step import CudaStep  # needs Triton, which is not everywhere
@@ -127,12 +130,21 @@ class KernelPasses:
         return make_numbered_batch(self.shape, shards, pairs_N)
 
     def add(self, batch: NumberedBatch, *, seed: int, factor: float, is_first: bool, is_last: bool) -> Tensor:
-        """One micro-batch."""
+        """One micro-batch; only the last one of a step sends gradients."""
         self.step.load(batch.numbers_I, seed=seed, factor=factor)
-        sums_2 = self.step.backward(first=is_first).clone()
-        if is_last:
-            for gradients in self.step.mixed.gradients:
-                self.world.sum(gradients)
+        if is_last and self.world.size > 1:
+            return self._add_and_sum(first=is_first)
+        return self.step.backward(first=is_first).clone()
+
+    def _add_and_sum(self, *, first: bool) -> Tensor:
+        """The gradients of the decoder are on their way to the other ranks while those of the encoder are computed."""
+        parts = self.step.backward_in_two(first=first)
+        sums_2 = next(parts).clone()
+        sums_over_ranks = self.world.begin_sums(self.step.decoder.gradients)
+        next(parts)
+        sums_over_ranks += self.world.begin_sums(self.step.rest.gradients)
+        for sum_over_ranks in sums_over_ranks:
+            sum_over_ranks.wait()
         return sums_2
 
     def gradients(self) -> list[Tensor]:

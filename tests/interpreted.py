@@ -16,6 +16,7 @@ import torch
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 DEVICE = torch.device("cuda" if torch.cuda.is_available() and not INTERPRETED else "cpu")
 on_kernels = pytest.mark.skipif(DEVICE.type == "cpu" and not INTERPRETED, reason="run through the interpreter")
+in_the_interpreter = pytest.mark.skipif(not INTERPRETED, reason="run through the interpreter")
 on_a_gpu = pytest.mark.skipif(DEVICE.type == "cpu", reason="needs a GPU")
 without_kernels = pytest.mark.skipif(DEVICE.type == "cuda" or INTERPRETED, reason="the kernels run in this process")
 

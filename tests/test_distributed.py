@@ -19,3 +19,9 @@ def test_without_torchrun_a_process_is_alone(monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.delenv(name, raising=False)
     assert world_from_environment() == World(rank=0, size=1, local_rank=0)
     assert world_from_environment().is_first
+
+
+def test_what_a_process_alone_sums_over_ranks_stays_as_it_is() -> None:
+    numbers = torch.arange(3)
+    assert World().begin_sums([numbers]) == []
+    assert World().sum(numbers).tolist() == [0, 1, 2]

@@ -2,6 +2,7 @@
 
 import copy
 
+import pytest
 import torch
 from torch import Tensor, nn
 
@@ -61,3 +62,29 @@ def test_an_optimizer_of_the_weights_moves_the_copy() -> None:
         optimizer.step()
         losses.append(float(loss.detach()))
     assert losses[-1] < 0.5 * losses[0]
+
+
+def test_parts_together_are_the_whole_and_leave_each_other_alone() -> None:
+    model = nn.Sequential(nn.Linear(6, 10), nn.LayerNorm(10), nn.Linear(10, 7), nn.LayerNorm(7), nn.Linear(7, 3))
+    mixed = MixedPrecision(model)
+    parts = mixed.part("0.", "1."), mixed.part("2.", "3.", "4.")
+    loss = _loss(mixed.narrow, torch.randn(5, 6))
+    grads = [torch.autograd.grad(loss, part.parameters, retain_graph=True) for part in parts]
+    mixed.backward(loss)
+    expected = torch.cat(mixed.gradients).clone()
+    parts[1].put(grads[1], first=False)
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None
+        parameter.grad.mul_(0.5 if int(name[0]) > 1 else 1.0)  # which undoes it
+    assert torch.equal(torch.cat(mixed.gradients), expected)
+    for gradients in mixed.gradients:
+        gradients.zero_()
+    for part, part_grads in zip(parts, grads, strict=True):
+        part.put(part_grads, first=True)
+    assert torch.equal(torch.cat(mixed.gradients), expected)
+
+
+def test_a_part_is_of_neighbours() -> None:
+    model = nn.Sequential(nn.Linear(6, 6), nn.LayerNorm(6), nn.Linear(6, 6), nn.Linear(6, 6), nn.LayerNorm(6))
+    with pytest.raises(AssertionError, match="belong"):
+        MixedPrecision(model).part("0.", "1.", "3.")
