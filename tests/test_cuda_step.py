@@ -120,11 +120,22 @@ def test_with_r_drop_the_gradients_are_those_of_the_plain_model() -> None:
     _assert_same_gradients(step.mixed.model, plain)
 
 
+FEW, FEWER = [(5, 3), (2, 9)], [(3, 4), (1, 1)]
+FEW_ROWS = StaticShape(rows=16, sentences=4, longest=16)
+
+
+def _small_step(model: Transformer, dtype: torch.dtype = torch.float32) -> CudaStep:
+    return CudaStep(model, FEW_ROWS, label_smoothing=0.1, dtype=dtype)
+
+
+def _few(pairs: list[tuple[int, int]]) -> Tensor:
+    return _numbers(_pairs(pairs), FEW_ROWS)
+
+
 @on_kernels
 def test_masks_follow_from_the_seed_alone() -> None:
     torch.manual_seed(3)
-    step = CudaStep(_model(dropout=0.3), SHAPE, label_smoothing=0.1, dtype=torch.float32)
-    numbers = _numbers(_pairs(FIRST))
+    step, numbers = _small_step(_model(dropout=0.3)), _few(FEW)
 
     def gradients(seed: int) -> Tensor:
         step.load(numbers, seed=seed, factor=1.0)
@@ -139,24 +150,12 @@ def test_masks_follow_from_the_seed_alone() -> None:
 @on_kernels
 def test_a_new_weight_is_seen_by_the_next_step() -> None:
     model = _model()
-    step = CudaStep(model, SHAPE, label_smoothing=0.1, dtype=torch.float32)
-    step.load(_numbers(_pairs(FIRST)), seed=1, factor=1.0)
+    step = _small_step(model)
+    step.load(_few(FEW), seed=1, factor=1.0)
     before = step.backward(first=True).clone()
     with torch.no_grad():
         model.embedding.weight_VD.mul_(1.5)
     assert not torch.allclose(before, step.backward(first=True))
-
-
-FEW, FEWER = [(5, 3), (2, 9)], [(3, 4), (1, 1)]
-FEW_ROWS = StaticShape(rows=16, sentences=4, longest=16)
-
-
-def _small_step(model: Transformer, dtype: torch.dtype = torch.float32) -> CudaStep:
-    return CudaStep(model, FEW_ROWS, label_smoothing=0.1, dtype=dtype)
-
-
-def _few(pairs: list[tuple[int, int]]) -> Tensor:
-    return _numbers(_pairs(pairs), FEW_ROWS)
 
 
 def _in_one(step: CudaStep, first: bool) -> Tensor:
