@@ -39,7 +39,7 @@ from heedful.run_folder import (
     make_plan,
     write_config,
 )
-from heedful.shards import Counts, Shards, is_current, open_shards, prepare
+from heedful.shards import Counts, Shards, is_current, is_of_other_text, open_shards, prepare
 from heedful.tokenizer import Tokenizer
 from heedful.trainer import Trainer, use_deterministic_algorithms
 from heedful.training import EndRecord, Record, Scores, StepRecord, Validate, ValidationRecord, train
@@ -276,7 +276,11 @@ def _make_shards(run: Path, config: Config, tokenizer: Tokenizer, say: Callable[
         if not source or (folder.is_dir() and not all(file.exists() for file in (*source, *target))):
             continue  # the text has gone elsewhere, but its tokens are here
         if name == TRAINING_DATA and resuming and not is_current(folder, source, target, encoding):
-            raise CheckpointError(f"{run}: the training text is not what this run began with; take a new folder (-o)")
+            if is_of_other_text(folder, source, target, encoding):
+                raise CheckpointError(
+                    f"{run}: the training text is not what this run began with; take a new folder (-o)"
+                )
+            say(f"{folder} was removed or damaged: it is made anew from the training text, which should be the same")
         shards = prepare(folder, source, target, encoding)
         drawn = f", in {shards.num_encodings} encodings" if shards.num_encodings > 1 else ""
         say(f"{'training' if name == TRAINING_DATA else 'validation'} text: {_counted(shards.counts)}{drawn}")

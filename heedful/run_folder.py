@@ -19,6 +19,7 @@ from heedful.config import DEFAULT_PRESET, Config, Layer, differences, preset, r
 from heedful.errors import CheckpointError, ConfigError
 
 CONFIG, TOKENIZER, METRICS, LOCK = "config.toml", "tokenizer.model", "metrics.jsonl", ".lock"
+CHECKPOINTS = "checkpoints"
 TRAINING_DATA, VALIDATION_DATA = "data/train", "data/valid"
 
 # What may change between two starts of a run. Files may move: what counts is what is in them.
@@ -82,8 +83,11 @@ def _whole_model(preset_name: str) -> Layer:
 
 
 def has_begun(run: Path) -> bool:
-    """Is there anything yet that was made by the run's settings? Until its text is encoded they may change freely."""
-    return (run / CONFIG).is_file() and (run / TRAINING_DATA).is_dir()
+    """Is there anything yet that was made by the run's settings? Until its text is encoded they may change freely.
+
+    A checkpoint is, too: settings and vocabulary are its own, also when the encoded text was removed.
+    """
+    return (run / TRAINING_DATA).is_dir() or any((run / CHECKPOINTS).glob("step-*"))
 
 
 def write_config(run: Path, config: Config) -> None:

@@ -178,6 +178,18 @@ def is_current(directory: Path, source_files: Sequence[Path], target_files: Sequ
     return _is_made_from(directory, _identity(files, len(source_files), encoding))
 
 
+def is_of_other_text(
+    directory: Path, source_files: Sequence[Path], target_files: Sequence[Path], encoding: Encoding
+) -> bool:
+    """Whether shards were made from other text or in another way; those that are gone cannot tell."""
+    try:
+        made_from = _read_record(directory).fingerprint
+    except CheckpointError:
+        return False
+    files = _look_at(directory, [*source_files, *target_files])
+    return made_from != _identity(files, len(source_files), encoding)
+
+
 def _open_side(name: Path, record: _Record, num_tokens: int) -> Side:
     ids = np.memmap(name.with_suffix(".ids"), record.dtype, mode="r")
     lengths = np.memmap(name.with_suffix(".lengths"), "<i4", mode="r")

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -407,6 +408,23 @@ def test_changed_text_is_refused_and_nothing_is_overwritten(text: Path, tmp_path
         start(tmp_path / "run", files(text), {"data": {"source": [str(other)]}, "train": {"steps": 20}})
     assert (tmp_path / "run" / "data" / "train" / "source.ids").read_bytes() == ids
     assert (tmp_path / "run" / "config.toml").read_bytes() == config
+
+
+@pytest.mark.parametrize("harm", ["data", "data/train/source.ids", "data/train/record.json"])
+def test_encoded_text_that_was_removed_is_made_anew_and_the_run_stays_what_it_is(
+    text: Path, tmp_path: Path, harm: str
+) -> None:
+    start(tmp_path / "whole", files(text), {"train": {"steps": 20}})
+    start(tmp_path / "run", files(text), {"train": {"steps": 10}})
+    lost = tmp_path / "run" / harm
+    shutil.rmtree(lost) if lost.is_dir() else lost.write_bytes(b"")
+    vocabulary = (tmp_path / "run" / "tokenizer.model").read_bytes()
+    order = Order(tmp_path / "run", None, (files(text), {"train": {"steps": 20}}), None, "cpu")  # no word of its sizes
+    said: list[str] = []
+    run_training(order, say=said.append, on_record=lambda _, record: None)
+    assert any("is made anew" in line for line in said)
+    assert (tmp_path / "run" / "tokenizer.model").read_bytes() == vocabulary
+    assert_same_weights(tmp_path / "run", tmp_path / "whole")
 
 
 def test_a_run_goes_on_without_its_text(text: Path, tmp_path: Path) -> None:
