@@ -223,12 +223,24 @@ def holding(folder: Path) -> Iterator[None]:
     """One evaluation at a time changes a card; the others wait. (Where folders cannot be locked, nobody waits.)"""
     with ExitStack() as stack:
         with suppress(ImportError, OSError):
-            import fcntl
-
-            descriptor = os.open(folder, os.O_RDONLY)
-            stack.callback(os.close, descriptor)
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            stack.callback(os.close, _locked(folder))
         yield
+
+
+def _locked(folder: Path) -> int:
+    """The folder that has this name once it is locked: another may take its place while somebody waits."""
+    import fcntl
+
+    while True:
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if os.path.samestat(os.fstat(descriptor), folder.stat()):
+                return descriptor
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
 
 
 def _write(path: Path, text: str) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from heedful import __version__
-from heedful.card import Evaluation, holding, identify, text_file, write_card, write_translations
+from heedful.card import Evaluation, holding, identify, text_file, weights_digest, write_card, write_translations
 from heedful.card_tables import to_markdown
 from heedful.checkpoint import find_model
 from heedful.corpus import read_lines
@@ -27,10 +27,11 @@ from heedful.translation import Translation, Translator
 
 @dataclass(frozen=True, slots=True)
 class Evaluated:
-    """The scores on a test set, and the translations that were scored."""
+    """The scores on a test set, the translations that were scored, and whose they are."""
 
     evaluation: Evaluation
     translations: tuple[str, ...]
+    weights_sha256: str = ""  # of the first model; empty: not known
 
 
 class _Recorder:
@@ -60,6 +61,7 @@ def evaluate_models(
     precision: str = "auto",
 ) -> Evaluated:
     """Translate with saved models, several as an ensemble, and score; how to search is theirs where it is not said."""
+    digest = weights_digest(find_model(models[0]).weights)
     translator = Translator.load(*models, device=device, engine=engine, precision=precision)
     own = translator.options
     translator.options = replace(
@@ -67,7 +69,8 @@ def evaluate_models(
         beam_size=own.beam_size if beam_size is None else beam_size,
         alpha=own.alpha if alpha is None else alpha,
     )
-    return evaluate_translator(translator, source, references, language=language, contrast=contrast)
+    evaluated = evaluate_translator(translator, source, references, language=language, contrast=contrast)
+    return replace(evaluated, weights_sha256=digest)
 
 
 def evaluate_translator(
@@ -158,13 +161,19 @@ def _cases(path: Path) -> list[list[str]]:
 
 
 def keep_on_card(model: Path, evaluated: Evaluated) -> Path:
-    """Add the scores to the card of a model, and the translations beside it; returns the folder."""
+    """Add the scores to the card of a model, and the translations beside it; returns the folder.
+
+    A run may have come to other weights while they were scored: those scores belong on no card.
+    """
     files = find_model(model)
     folder = files.config.parent
     if files.weights.parent != folder:
         raise CheckpointError(f"{files.weights.parent}: is a checkpoint, and a card belongs to a model folder")
     with holding(folder):
-        card = (card_of(files) or new_card(files)).with_evaluation(evaluated.evaluation)
+        card = card_of(files) or new_card(files)
+        if evaluated.weights_sha256 not in ("", card.weights_sha256):
+            raise CheckpointError(f"{folder}: has other weights than those that were scored; evaluate it again")
+        card = card.with_evaluation(evaluated.evaluation)
         write_translations(folder, evaluated.evaluation, evaluated.translations)
         write_card(folder, card, to_markdown(card))
     return folder

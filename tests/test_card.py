@@ -20,12 +20,12 @@ from safetensors.torch import save_file
 
 from heedful import __version__, provenance
 from heedful.api import evaluate_saved, train
-from heedful.card import Card, load_card, text_file, weights_digest
+from heedful.card import Card, holding, load_card, text_file, weights_digest
 from heedful.card_tables import rows_by_recipe, rows_of, side_by_side, to_builtins, to_markdown
 from heedful.cli import commands
 from heedful.corpus import text_digest
 from heedful.errors import CheckpointError, HeedfulError
-from heedful.model_evaluation import evaluate_translator, keep_on_card
+from heedful.model_evaluation import evaluate_models, evaluate_translator, keep_on_card
 from heedful.provenance import Machine
 from heedful.starts import Place, Start, begin, read_starts, shares
 from heedful.translation import ScoredPair, Translator
@@ -408,6 +408,40 @@ def test_many_evaluations_at_once_lose_nothing(text: Path, tmp_path: Path) -> No
         thread.join()
     assert {each.name for each in load_card(model).evaluations} == {each.name for each in many}
     assert not list(model.rglob(".*.writing"))
+
+
+def test_scores_of_weights_that_gave_way_meanwhile_are_kept_on_no_card(text: Path, tmp_path: Path) -> None:
+    run = trained(text, tmp_path / "run", **{"train.steps": 2})
+    scores = evaluate_models([run], text / "test.en", [text / "test.de"], device="cpu")
+    trained(text, run, **{"train.steps": 4})
+    with pytest.raises(CheckpointError, match="other weights than those that were scored"):
+        keep_on_card(run, scores)
+    assert load_card(run).evaluations == ()
+
+
+def test_who_waits_for_a_folder_holds_the_one_that_took_its_place(tmp_path: Path) -> None:
+    fcntl = pytest.importorskip("fcntl")
+    folder, held, done = tmp_path / "model", threading.Event(), threading.Event()
+    folder.mkdir()
+
+    def wait() -> None:
+        with holding(folder):
+            held.set()
+            done.wait(10)
+
+    with holding(folder):
+        thread = threading.Thread(target=wait)
+        thread.start()
+        assert not held.wait(0.2)
+        folder.rename(tmp_path / "old")
+        folder.mkdir()
+    assert held.wait(10)
+    descriptor = os.open(folder, os.O_RDONLY)
+    with pytest.raises(BlockingIOError):
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os.close(descriptor)
+    done.set()
+    thread.join()
 
 
 @pytest.mark.parametrize("broken", ["card.json", "evaluations"])
