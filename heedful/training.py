@@ -220,7 +220,7 @@ def _not_finite(trainer: Trainer, run: Path, steps: int) -> str:
     good = f"the last good checkpoint is {last}" if last else "there is no checkpoint yet"
     return (
         f"the gradient was not finite in the last {steps} steps (up to step {trainer.progress.step}); {good}; "
-        f"start again with a lower train.learning_rate_factor or a longer train.warmup_steps"
+        f"begin anew in another folder (-o), with a lower train.learning_rate_factor or a longer train.warmup_steps"
     )
 
 
@@ -270,6 +270,6 @@ def _explained_out_of_memory(config: TrainConfig) -> Iterator[None]:
         if not isinstance(error, torch.OutOfMemoryError | MemoryError) and "can't allocate memory" not in str(error):
             raise
         raise DeviceError(
-            f"out of memory: raise train.micro_batches (now {config.micro_batches}; the result stays nearly the same) "
-            f"or lower train.batch_tokens (now {config.batch_tokens})"
+            f"out of memory: in a new folder (-o), raise train.micro_batches (now {config.micro_batches}; the result "
+            f"stays nearly the same) or lower train.batch_tokens (now {config.batch_tokens})"
         ) from None

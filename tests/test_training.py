@@ -183,6 +183,7 @@ def test_losses_that_stay_without_a_number_end_the_run_and_name_the_last_good_ch
     with pytest.raises(TrainingError, match=r"step-000000[2-5]0") as caught:
         run(trainer.config, tmp_path, trainer=trainer)
     assert "not finite in the last" in str(caught.value)
+    assert "another folder (-o)" in str(caught.value), "in the same one these settings may not change"
     assert trainer.progress.step >= spoilt_from + NON_FINITE_LIMIT
     assert "\n" not in str(caught.value)
     assert weight.isfinite().all()
@@ -213,7 +214,9 @@ def test_out_of_memory_says_which_setting_to_change(tmp_path: Path, error: Excep
         raise error
 
     trainer.step = fail  # type: ignore[method-assign]
-    with pytest.raises(DeviceError, match=r"train\.micro_batches \(now 1.*train\.batch_tokens \(now 60\)"):
+    with pytest.raises(
+        DeviceError, match=r"new folder \(-o\).*train\.micro_batches \(now 1.*train\.batch_tokens \(now 60\)"
+    ):
         run(trainer.config, tmp_path, trainer=trainer)
 
 
