@@ -199,7 +199,7 @@ def weights_digest(path: Path) -> str:
 
 
 def write_card(folder: Path, card: Card, markdown: str) -> None:
-    """card.json and card.md, each whole or not at all."""
+    """card.json and card.md, each whole or not at all: on the disk before it takes its name."""
     _write(folder / MARKDOWN, markdown)
     _write(folder / CARD, card.to_json())
 
@@ -247,7 +247,10 @@ def _write(path: Path, text: str) -> None:
     with _explained(path):
         temporary = path.with_name(f".{path.name}.{os.getpid()}.writing")
         try:
-            temporary.write_text(text, encoding="utf-8", newline="\n")
+            with temporary.open("w", encoding="utf-8", newline="\n") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
             temporary.replace(path)
         finally:
             temporary.unlink(missing_ok=True)

@@ -96,10 +96,13 @@ def write_config(run: Path, config: Config) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """A file of the run, whole or not at all."""
+    """A file of the run, whole or not at all: on the disk before it takes its name."""
     with _writing(path):
         temporary = path.with_name(f".{path.name}.writing")
-        temporary.write_text(text, encoding="utf-8")
+        with temporary.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
         temporary.replace(path)
 
 

@@ -20,11 +20,13 @@ from safetensors.torch import save_file
 
 from heedful import __version__, provenance
 from heedful.api import evaluate_saved, train
-from heedful.card import Card, holding, load_card, text_file, weights_digest
+from heedful.card import Card, holding, load_card, text_file, weights_digest, write_card
 from heedful.card_tables import rows_by_recipe, rows_of, side_by_side, to_builtins, to_markdown
+from heedful.checkpoint import find_model
 from heedful.cli import commands
 from heedful.corpus import text_digest
 from heedful.errors import CheckpointError, HeedfulError
+from heedful.model_card import new_card
 from heedful.model_evaluation import evaluate_models, evaluate_translator, keep_on_card
 from heedful.provenance import Machine
 from heedful.starts import Place, Start, begin, read_starts, shares
@@ -376,6 +378,13 @@ def test_scores_of_other_weights_do_not_stay_on_the_card(text: Path, tmp_path: P
     (text / "more.de").write_bytes((text / "test.de").read_bytes())
     assert call("evaluate", "-m", model, "-s", text / "test.en", "-r", text / "more.de").exit_code == 0
     assert [each.name for each in load_card(model).evaluations] == ["more.de"]
+
+
+def test_a_card_is_on_the_disk_before_it_takes_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    card, there = new_card(find_model(small_model(tmp_path / "small"))), list[list[str]]()
+    monkeypatch.setattr(os, "fsync", lambda _: there.append(sorted(path.name for path in tmp_path.glob("card.*"))))
+    write_card(tmp_path, card, to_markdown(card))
+    assert there == [[], ["card.md"]]
 
 
 def test_a_card_that_cannot_be_read_is_not_written_over(text: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -45,6 +46,14 @@ def test_base_named_for_a_run_of_another_size_is_refused(tmp_path: Path) -> None
     begin(tmp_path, "model.d_model=64")
     with pytest.raises(ConfigError, match=r"model\.d_model = 512, but the run .* has 64"):
         make_plan(tmp_path, preset_name="base", layers=[])
+
+
+def test_settings_are_on_the_disk_before_they_take_their_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    there: list[bool] = []
+    monkeypatch.setattr(os, "fsync", lambda _: there.append((tmp_path / "config.toml").exists()))
+    write_config(tmp_path, resolve())
+    assert there == [False], "after a power cut a name without its text would be a run without settings"
+    assert (tmp_path / "config.toml").exists()
 
 
 def test_metrics_are_json_whatever_the_numbers_are(tmp_path: Path) -> None:
