@@ -4,6 +4,7 @@ HeedfulError
 ├── ConfigError       a setting that is unknown, of the wrong kind, or that contradicts another
 ├── DataError         a text file that is missing, misaligned, not UTF-8, empty or too small
 ├── CheckpointError   a model or run folder that is missing, incomplete, foreign or in use
+│   └── DivergedError a model that computes NaN
 ├── DeviceError       a device or a library that was asked for and is not there, or too little memory
 └── TrainingError     a run that cannot go on: the loss is no number and stays so
 
@@ -27,6 +28,13 @@ class DataError(HeedfulError):
 
 class CheckpointError(HeedfulError):
     """A model or run folder is missing, incomplete, foreign or in use."""
+
+
+class DivergedError(CheckpointError):
+    """A model computes NaN."""
+
+    def __init__(self) -> None:
+        super().__init__("the model computes no numbers (NaN): its training diverged, or it is damaged")
 
 
 class DeviceError(HeedfulError):

@@ -19,7 +19,7 @@ from torch import Tensor
 from heedful.attention_map import KINDS, AttentionMap, Kind, Tokens, map_of_ids, the_engine, the_model
 from heedful.card import load_card
 from heedful.engines import Request, SearchOptions
-from heedful.errors import CheckpointError, DataError
+from heedful.errors import CheckpointError, DataError, DivergedError
 from heedful.heads import has_grammar, head_roles, known_roles
 from heedful.model.embedding import sinusoids
 from heedful.model.transformer import num_parameters
@@ -144,7 +144,7 @@ def beam(
         steps.append(_nodes(step, len(steps) + 1, rule, tokenizer))
     hypotheses = history.hypotheses([0], [0], rule)[0]
     if not hypotheses:
-        raise CheckpointError("the model computes no numbers (NaN): its training diverged, or it is damaged")
+        raise DivergedError
     return steps, hypotheses
 
 

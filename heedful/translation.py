@@ -8,6 +8,7 @@ holds a line break. Lines stream through: order is kept, and no more than the en
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import sys
@@ -25,7 +26,7 @@ from heedful.config import Config
 from heedful.device import choose_device
 from heedful.engines import Engine, Request, SearchOptions, length_limit
 from heedful.engines.auto_engine import ENGINES, open_engine
-from heedful.errors import ConfigError, DataError
+from heedful.errors import ConfigError, DataError, DivergedError
 from heedful.search import Hypothesis
 from heedful.tokenizer import BulkEncoder, Tokenizer
 
@@ -207,6 +208,8 @@ class Translator:
                 yield source_ids, target_ids
 
         for log_probs in self.engine.score(ids()):
+            if any(map(math.isnan, log_probs)):
+                raise DivergedError
             source, target, target_ids = waiting.popleft()
             pieces = self.tokenizer.pieces([*target_ids, self.tokenizer.eos_id])
             yield ScoredPair(source, target, tuple(pieces), tuple(log_probs))

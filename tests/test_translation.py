@@ -16,11 +16,12 @@ from heedful import checkpoint
 from heedful.config import Config, ModelConfig, resolve
 from heedful.engines import Computing, Request, SearchOptions
 from heedful.engines.torch_engine import TorchEngine
-from heedful.errors import CheckpointError, ConfigError, DataError, DeviceError
+from heedful.errors import CheckpointError, ConfigError, DataError, DeviceError, DivergedError
 from heedful.model.transformer import Transformer
 from heedful.search import Hypothesis
 from heedful.tokenizer import Tokenizer
 from heedful.translation import Translator, one_line, sentences
+from tests.small_translator import small_translator
 
 TEXT = [
     "The animal didn't cross the road because it was too tired.",
@@ -265,6 +266,17 @@ def test_scores_come_in_order_and_for_every_pair(translator: Translator) -> None
     for pair, each in zip(pairs, together, strict=True):
         assert next(translator.score([pair])).log_prob == pytest.approx(each.log_prob, abs=1e-9)
         assert each.log_prob < 0
+
+
+def test_a_model_that_diverged_neither_translates_nor_scores() -> None:
+    translator = small_translator()
+    assert isinstance(translator.engine, TorchEngine)
+    with torch.no_grad():
+        translator.engine.models[0].embedding.weight_VD.fill_(torch.nan)
+    with pytest.raises(DivergedError, match="its training diverged"):
+        translator.translate(["cat"])
+    with pytest.raises(DivergedError, match="its training diverged"):
+        list(translator.score([("cat", "Tier")]))
 
 
 def test_lines_stream_through(echo: Translator) -> None:

@@ -23,7 +23,7 @@ import numpy as np
 import torch
 
 from heedful.engines import Computing, Request, SearchOptions, length_limit
-from heedful.errors import CheckpointError, ConfigError, DataError
+from heedful.errors import CheckpointError, ConfigError, DataError, DivergedError
 from heedful.export.ctranslate2 import library
 from heedful.search import Hypothesis, length_penalty
 
@@ -222,6 +222,6 @@ def _windows(requests: Iterable[Request]) -> Iterator[list[Request]]:
 def _hypothesis(found: _Found, token_log_probs: list[float], alpha: float) -> Hypothesis:
     log_prob = sum(token_log_probs) if token_log_probs else found.log_prob
     if log_prob is None or math.isnan(log_prob):
-        raise CheckpointError("the model computes no numbers (NaN): its training diverged, or it is damaged")
+        raise DivergedError
     score = log_prob / length_penalty(float(len(found.ids) + 1), alpha)
     return Hypothesis(found.ids, log_prob, score, tuple(token_log_probs))

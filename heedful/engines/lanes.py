@@ -31,7 +31,7 @@ from heedful.engines.beam_kernels import (
     enter,
     trace_back,
 )
-from heedful.errors import CheckpointError
+from heedful.errors import DivergedError
 from heedful.model.kernels.cached_step import place_rows
 from heedful.model.static_decoder import StaticDecoder
 from heedful.model.transformer import Transformer
@@ -75,7 +75,7 @@ class Round:
         ids_NBL, scores_NBL = self._found.ids_NBL.numpy()[slots], self._found.scores_NBL.numpy()[slots]
         lengths_NB, found_NB = ids_NBL[:, :, 0], ids_NBL[:, :, 0] != NO_HYPOTHESIS
         if not found_NB[:, 0].all():
-            raise CheckpointError("the model computes no numbers (NaN): its training diverged, or it is damaged")
+            raise DivergedError
         lengths_H = lengths_NB[found_NB]
         ids = _cut(ids_NBL[:, :, 1:][found_NB], lengths_H)
         with_tokens = scores_NBL.shape[-1] > 2

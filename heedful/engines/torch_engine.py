@@ -27,7 +27,7 @@ from torch import Tensor
 
 from heedful.device import has_kernels
 from heedful.engines import Computing, Request, SearchOptions, length_limit
-from heedful.errors import CheckpointError, ConfigError
+from heedful.errors import ConfigError, DivergedError
 from heedful.model.state import Decoder, State, max_positions
 from heedful.model.transformer import Memory, Transformer
 from heedful.packed import Packed, pack_source, pack_target, shift_right
@@ -347,5 +347,5 @@ class _Run:
             number, self.tenants[slot] = self.tenants[slot], None
             assert number is not None
             if not hypotheses:
-                raise CheckpointError("the model computes no numbers (NaN): its training diverged, or it is damaged")
+                raise DivergedError
             yield number, hypotheses
