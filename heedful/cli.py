@@ -7,6 +7,7 @@ answers at once.
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import NoReturn
 
@@ -57,6 +58,9 @@ def main() -> NoReturn:
 
     When whoever reads our output has left, click ends us without a word.
     """
+    # Threads that have nothing to do sleep, before torch is imported: otherwise they keep a core busy with waiting, and
+    # where another process wants that core, every product takes as long as a turn of the scheduler.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     try:
         code = commands.main(prog_name="heedful", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:

@@ -77,6 +77,8 @@ def output_file(path: Path | None) -> Iterator[TextIO]:
         with temporary.open("w", encoding="utf-8", newline="\n") as file:
             yield file
         temporary.replace(path)
+    except BrokenPipeError:  # of stdout, which was written to meanwhile
+        raise
     except OSError as error:
         raise DataError(f"{path}: cannot be written ({error.strerror})") from None
     finally:

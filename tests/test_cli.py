@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import os
 import subprocess
 import sys
 import tomllib
@@ -17,6 +18,7 @@ import torch
 
 from heedful import cli
 from heedful.config import resolve
+from heedful.lines import output_file
 from heedful.sizes import num_parameters
 
 ROOT = Path(__file__).parent.parent
@@ -79,6 +81,33 @@ def one_line(result: Result) -> str:
 
 
 # ------------------------------------------------------------------------------------------------------- translating
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["-o", "text", "text"],
+        ["--alignments", "text", "text"],
+        ["-o", "text", "--prefix", "text", "other"],
+        ["-o", "new", "--alignments", "new", "text"],
+        ["-o", "sub/../text", "text"],
+    ],
+    ids=" ".join,
+)
+def test_what_is_read_is_never_replaced(heedful: Run, model: Path, tmp_path: Path, names: list[str]) -> None:
+    for name in ("text", "other"):
+        (tmp_path / name).write_text("the\n")
+    (tmp_path / "sub").mkdir()
+    arguments = [name if name.startswith("-") else tmp_path / name for name in names]
+    assert "and would replace it; name another one" in one_line(heedful("translate", "-m", model, *arguments))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["other", "sub", "text"]
+    assert (tmp_path / "text").read_text() == "the\n"
+
+
+def test_who_reads_the_output_may_leave_while_a_file_is_written(tmp_path: Path) -> None:
+    with pytest.raises(BrokenPipeError), output_file(tmp_path / "alignments"):
+        raise BrokenPipeError
+    assert not list(tmp_path.iterdir())
 
 
 def test_one_line_out_for_each_line_in(heedful: Run, model: Path) -> None:
@@ -264,6 +293,22 @@ def test_average_makes_a_model(heedful: Run, model: Path, tmp_path: Path) -> Non
 def test_corpus_writes_aligned_files(heedful: Run, tmp_path: Path) -> None:
     assert heedful("corpus", "--pair", "ko-en", "--pairs", "50", "-o", tmp_path).code == 0
     assert (tmp_path / "train.ko").read_text().count("\n") == (tmp_path / "train.en").read_text().count("\n") == 50
+
+
+def test_corpus_replaces_nothing(heedful: Run, tmp_path: Path) -> None:
+    (tmp_path / "valid.de").write_text("mein Text\n")
+    assert "valid.de: is there already" in one_line(heedful("corpus", "--pairs", "50", "-o", tmp_path))
+    assert [path.name for path in tmp_path.iterdir()] == ["valid.de"]
+    assert (tmp_path / "valid.de").read_text() == "mein Text\n"
+
+
+def test_threads_that_wait_sleep_unless_told_otherwise(heedful: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
+    heedful("config")
+    assert os.environ["OMP_WAIT_POLICY"] == "passive"
+    monkeypatch.setenv("OMP_WAIT_POLICY", "active")
+    heedful("config")
+    assert os.environ["OMP_WAIT_POLICY"] == "active"
 
 
 def test_help_is_quick_and_without_torch() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from heedful.commands.options import FILE, say
+from heedful.errors import DataError
 
 
 @click.command()
@@ -21,6 +22,9 @@ def corpus(pair: str, output: Path, pairs: int, seed: int) -> None:
     from heedful.grammar import write_corpus
 
     source, target = split_pair(pair)
+    files = [output / f"{part}.{language}" for part in ("train", "valid", "test") for language in (source, target)]
+    if there := next((file for file in files if file.exists()), None):
+        raise DataError(f"{there}: is there already, and stays as it is; name a new folder, or remove the file")
     write_corpus(output, source, target, seed=seed, train_pairs=pairs)
     say(f"the built-in corpus {source}-{target} is in {output}")
 

@@ -70,6 +70,7 @@ def translate(
     if alternatives and form != "jsonl":
         raise click.UsageError("--alternatives goes with --format jsonl")
     _refuse_what_would_not_count(search)
+    _refuse_to_overwrite({"FILE": file, "--prefix": prefix, "-o": output, "--alignments": alignments})
     translator = Translator.load(*models, device=device, engine=engine, precision=precision)
     gc.freeze()  # what was loaded stays: nobody need look through it for garbage, again and again
     options = replace(search_options(translator.options, **search), token_scores=form == "jsonl")
@@ -94,6 +95,16 @@ def _refuse_what_would_not_count(search: dict[str, Any]) -> None:
             raise click.UsageError(f"--{name.replace('_', '-')} does not go with --sample, which has no beam")
     if search["greedy"] and search["beam_size"] not in (None, 1):
         raise click.UsageError(f"--greedy is a beam of 1; leave it or --beam-size {search['beam_size']} out")
+
+
+def _refuse_to_overwrite(files: dict[str, Path | None]) -> None:
+    """One file under two names: what is read would be replaced by what is written."""
+    seen: dict[Path, str] = {}
+    for name, path in files.items():
+        if path is None or path == Path("-"):
+            continue
+        if (other := seen.setdefault(path.resolve(), name)) != name and name in ("-o", "--alignments"):
+            raise click.UsageError(f"{name} {path} is the file of {other}, and would replace it; name another one")
 
 
 def _details(translator: Translator, model: Path, device: str, alternatives: int, options: SearchOptions) -> Details:
