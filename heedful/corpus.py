@@ -75,7 +75,7 @@ def language_of(path: Path) -> str | None:
 def languages_of_tsv(path: Path) -> tuple[str, str] | None:
     """The two languages in a TSV's name (`pairs.en-de.tsv.gz`), if any."""
     pair = re.fullmatch(f"({_CODE})-({_CODE})", uncompressed(path).with_suffix("").suffix.removeprefix("."))
-    return (pair[1], pair[2]) if pair and _is_tsv(path) else None
+    return (pair[1], pair[2]) if pair and is_tsv(path) else None
 
 
 def fingerprint(files: Sequence[Path]) -> str:
@@ -101,6 +101,11 @@ def uncompressed(path: Path) -> Path:
     return path.with_suffix("") if path.suffix.lower() in _COMPRESSED else path
 
 
+def is_tsv(path: Path) -> bool:
+    """Does the name say that a file holds both sides?"""
+    return uncompressed(path).suffix.lower() == ".tsv"
+
+
 def _chain_aligned(source_files: Sequence[Path], target_files: Sequence[Path]) -> Iterator[SentencePair]:
     for source_file, target_file in zip(source_files, target_files, strict=True):
         yield from _read_aligned(source_file, target_file)
@@ -121,7 +126,7 @@ def _read_aligned(source_file: Path, target_file: Path) -> Iterator[SentencePair
 
 def _chain_tsv(files: Sequence[Path]) -> Iterator[SentencePair]:
     for file in files:
-        if not _is_tsv(file):
+        if not is_tsv(file):
             raise DataError(f"{file}: no target file was given, and the name of a file with both sides ends in .tsv")
         yield from _read_tsv(file)
 
@@ -185,7 +190,3 @@ def _misaligned(source_file: Path, num_sources: int, target_file: Path, num_targ
 
 def _count(lines: Iterator[str]) -> int:
     return sum(1 for _ in lines)
-
-
-def _is_tsv(path: Path) -> bool:
-    return uncompressed(path).suffix.lower() == ".tsv"

@@ -19,7 +19,8 @@ from heedful import checkpoint, language_id
 from heedful.batching import derived_seed
 from heedful.card import holding
 from heedful.config import Config, Layer, to_layer, to_toml
-from heedful.corpus import language_of, languages_of_tsv, read_pairs
+from heedful.corpus import fingerprint, is_tsv, language_of, languages_of_tsv, read_pairs
+from heedful.counting import counted
 from heedful.device import choose_device
 from heedful.distributed import World, check_micro_batches, process_group, world_from_environment
 from heedful.encoding import Encoding
@@ -79,11 +80,34 @@ def plan(order: Order) -> Plan:
     data = made.config.data
     if not data.source:
         raise ConfigError("data.source names no file; give the training text with -s SOURCE -t TARGET")
-    if data.valid_target and not data.valid_source:
-        raise ConfigError("data.valid_target has no data.valid_source beside it; give both, or one TSV as the source")
+    _refuse_unpaired("", data.source, data.target)
+    _refuse_unpaired("valid_", data.valid_source, data.valid_target)
     _refuse_missing(made)
+    _refuse_bad_validation(_paths(data.valid_source), _paths(data.valid_target))
     _refuse_steps_that_are_done(order.run, made)
     return replace(made, config=_with_languages(made.config))
+
+
+def _refuse_unpaired(part: str, source: Sequence[str], target: Sequence[str]) -> None:
+    """Each source file needs its translation, unless it is a TSV that holds both."""
+    names = [f"--{part.replace('_', '-')}{side} (data.{part}{side})" for side in ("source", "target")]
+    if (target or not all(is_tsv(Path(file)) for file in source)) and len(source) != len(target):
+        raise ConfigError(
+            f"{names[0]} names {counted(len(source), 'file')} but {names[1]} {len(target)}; "
+            f"give both, line by line, or one .tsv with both as the source"
+        )
+
+
+def _refuse_bad_validation(source: Sequence[Path], target: Sequence[Path]) -> None:
+    """It is small: what is wrong with it is said before the training text is encoded."""
+    if not source or not all(file.exists() for file in (*source, *target)):
+        return  # none, or gone elsewhere since its tokens were made
+    try:
+        fingerprint((*source, *target))
+        for _ in read_pairs(source, target):
+            pass
+    except DataError as error:
+        raise DataError(f"{error} (data.valid_source, data.valid_target)") from None
 
 
 def _refuse_missing(made: Plan) -> None:

@@ -274,6 +274,25 @@ def test_dry_run_prints_and_writes_nothing(heedful: Run, text: Path, tmp_path: P
     assert not (tmp_path / "run").exists()
 
 
+def test_dry_run_sees_that_half_of_the_validation_text_is_missing(heedful: Run, text: Path, tmp_path: Path) -> None:
+    files = ["-s", text / "train.en", "-t", text / "train.de", "-o", tmp_path / "run"]
+    message = one_line(heedful("train", *files, "--valid-source", text / "train.en", "--dry-run"))
+    assert "--valid-target (data.valid_target)" in message
+
+
+@pytest.mark.parametrize(
+    ("given", "named"), [(["--steps", "3"], "3 by --steps"), (["--set", "train.steps=3"], "3 by --set")]
+)
+def test_a_setting_with_two_values_is_refused(given: list[str], named: str, heedful: Run, tmp_path: Path) -> None:
+    message = one_line(heedful("train", "-o", tmp_path / "run", *given, "--set", "train.steps=2"))
+    assert f"train.steps is given twice: {named} and 2 by --set" in message
+
+
+def test_a_setting_may_be_given_twice_alike(heedful: Run, text: Path, tmp_path: Path) -> None:
+    files = ["-s", text / "train.en", "-t", text / "train.de", "-o", tmp_path / "run"]
+    assert heedful("train", *files, "--steps", 7, "--set", "train.steps=7", "--dry-run").code == 0
+
+
 def test_dry_run_counts_the_words_of_the_tokenizer_that_is_there(
     heedful: Run, model: Path, text: Path, tmp_path: Path
 ) -> None:
@@ -354,15 +373,15 @@ def test_bad_settings_are_named(heedful: Run, text: Path, tmp_path: Path) -> Non
         return one_line(train_on(heedful, *good, tmp_path / "run", *settings))
 
     assert "did you mean model.d_ff?" in told("--set", "model.d_fff=3")
-    assert "model.d_model = 18 does not divide" in told("--set", "model.d_model=18")
+    assert "model.num_heads = 3 equal heads" in told("--set", "model.num_heads=3")
     assert "the text can fill at most" in told("--set", "tokenizer.vocab_size=16000")
     assert "preset 'huge' is unknown" in one_line(heedful("config", "--preset", "huge"))
 
 
 def test_a_run_of_another_configuration_is_refused(heedful: Run, text: Path, model: Path) -> None:
     before = (model / "config.toml").read_bytes()
-    message = one_line(train_on(heedful, text / "train.en", text / "train.de", model, "--set", "model.d_ff=64"))
-    assert "model.d_ff = 64, but the run" in message
+    message = one_line(train_on(heedful, text / "train.en", text / "train.de", model, "--set", "model.dropout=0.3"))
+    assert "model.dropout = 0.3, but the run" in message
     assert (model / "config.toml").read_bytes() == before
 
 

@@ -61,7 +61,10 @@ def start(run: Path, *layers: Layer, from_model: Path | None = None) -> tuple[Ou
 
 
 def command(run: Path, text: Path, *more: str) -> list[str]:
-    settings = [f"{s}.{f}={v}" for layer in (MODEL, TRAIN) for s, fields in layer.items() for f, v in fields.items()]
+    """`more` stands instead of what the layers say."""
+    layers = {f"{s}.{f}": v for layer in (MODEL, TRAIN) for s, fields in layer.items() for f, v in fields.items()}
+    given = {part.split("=")[0] for part in more} | ({"train.steps"} if "--steps" in more else set())
+    settings = [f"{name}={value}" for name, value in layers.items() if name not in given]
     arguments = ["-s", str(text / "train.xx"), "-t", str(text / "train.yy"), "-o", str(run), "--preset", "tiny"]
     sets = [part for setting in settings for part in ("--set", setting)]
     return [sys.executable, "-m", "heedful", "train", *arguments, "--device", "cpu", *sets, *more]
@@ -451,9 +454,22 @@ def test_a_new_name_of_a_file_that_is_not_there_is_refused_on_resume(text: Path,
     assert (tmp_path / "run" / "config.toml").read_text() == before
 
 
-def test_half_of_a_validation_text_is_refused(text: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"data\.valid_target has no data\.valid_source"):
-        start(tmp_path / "run", files(text), {"data": {"valid_target": [str(text / "valid.yy")]}})
+@pytest.mark.parametrize(("given", "file"), [("valid_source", "valid.xx"), ("valid_target", "valid.yy")])
+def test_half_of_a_validation_text_is_refused_and_not_remembered(
+    given: str, file: str, text: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(
+        ConfigError, match=r"--valid-source \(data\.valid_source\) .* --valid-target \(data\.valid_target"
+    ):
+        start(tmp_path / "run", files(text), {"data": {given: [str(text / file)]}})
+    assert not (tmp_path / "run").exists()
+
+
+def test_validation_files_of_unequal_length_are_refused_before_anything_is_made(text: Path, tmp_path: Path) -> None:
+    valid = {"valid_source": [str(text / "valid.xx")], "valid_target": [str(text / "train.yy")]}
+    with pytest.raises(DataError, match=r"has 40 lines but .* has 600: .* \(data\.valid_source, data\.valid_target\)"):
+        start(tmp_path / "run", files(text), {"data": valid})
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_run_without_text_is_refused(tmp_path: Path) -> None:

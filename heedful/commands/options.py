@@ -41,4 +41,24 @@ def layers_of(
     from heedful.config import read_toml, setting
 
     named, recipe_layer = read_toml(recipe) if recipe else (None, {})
-    return preset or named, [recipe_layer, flags, *map(setting, settings)]
+    layers = [setting(text) for text in settings]
+    _refuse_two_values(flags, layers)
+    return preset or named, [recipe_layer, flags, *layers]
+
+
+def _refuse_two_values(flags: Layer, settings: list[Layer]) -> None:
+    """A setting that is given twice on one command line must be given alike."""
+    from heedful.errors import ConfigError
+
+    given = {(section, field): (value, _flag(field)) for section in flags for field, value in flags[section].items()}
+    for layer in settings:
+        ((section, fields),) = layer.items()
+        ((field, value),) = fields.items()
+        before, option = given.setdefault((section, field), (value, "--set"))
+        if before != value:
+            name = f"{section}.{field}"
+            raise ConfigError(f"{name} is given twice: {before!r} by {option} and {value!r} by --set; leave one out")
+
+
+def _flag(field: str) -> str:
+    return f"--{field.replace('_', '-')}"
