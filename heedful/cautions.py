@@ -12,12 +12,14 @@ from heedful.checkpoint import checkpoint_steps
 from heedful.config import Config
 from heedful.counting import counted
 from heedful.shards import Shards, Side
+from heedful.sizes import num_parameters
 from heedful.tokenizer import Tokenizer
 from heedful.translation import WITHOUT_SPACES
 
 PIECES_PER_WORD = 3.0  # so many or more: the vocabulary was learned from other text, or is too small
 BYTE_SHARE = 0.01  # of all tokens
 UNUSED_SHARE = 0.05  # of the vocabulary, bytes aside
+DAY_ON_CPU = 1e17  # operations: more than a day even at 10¹² in a second
 CHUNK = 65_536  # sentences at a time
 
 Counts = npt.NDArray[np.int64]
@@ -27,7 +29,7 @@ def cautions(
     run: Path | None, config: Config, tokenizer: Tokenizer, train: Shards | None, valid: Shards | None
 ) -> list[str]:
     """One line for each mistake that was found; what is not there is not looked at."""
-    found = _schedule(config, checkpoint_steps(run) if run else [])
+    found = _same_files(config) + _schedule(config, checkpoint_steps(run) if run else [])
     if train is not None:
         counts_V = token_counts(train, tokenizer.vocab_size)
         has_words = not {config.data.source_language, config.data.target_language} & WITHOUT_SPACES
@@ -36,6 +38,28 @@ def cautions(
     if train is not None and valid is not None:
         found += _overlap(train, valid)
     return found
+
+
+def cautions_at_start(config: Config, device: str) -> list[str]:
+    """What can be known before a run has begun."""
+    return _same_files(config) + _schedule(config, []) + (_long_on_cpu(config) if device == "cpu" else [])
+
+
+def _same_files(config: Config) -> list[str]:
+    both = {Path(name).resolve() for name in config.data.source} & {Path(name).resolve() for name in config.data.target}
+    return [f"{path} is both source and target: the model learns to copy" for path in sorted(both)]
+
+
+def _long_on_cpu(config: Config) -> list[str]:
+    """Forward and backward take about 6 operations for each parameter and token."""
+    train, parameters = config.train, num_parameters(config.model, config.tokenizer.vocab_size)
+    operations = 6 * parameters * train.steps * train.batch_tokens * train.copies
+    if operations < DAY_ON_CPU:
+        return []
+    return [
+        f"{train.steps:,} steps of {train.batch_tokens:,} tokens with {parameters / 1e6:.0f} million parameters take "
+        f"days on a CPU; --preset tiny or small is meant for one"
+    ]
 
 
 def _schedule(config: Config, steps: list[int]) -> list[str]:

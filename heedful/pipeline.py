@@ -18,6 +18,7 @@ import torch
 from heedful import checkpoint, language_id
 from heedful.batching import derived_seed
 from heedful.card import holding
+from heedful.cautions import cautions_at_start
 from heedful.config import Config, Layer, to_layer, to_toml
 from heedful.corpus import fingerprint, is_tsv, language_of, languages_of_tsv, read_pairs
 from heedful.counting import counted
@@ -170,6 +171,7 @@ def run_training(
         if world.is_first:
             stack.enter_context(locked(order.run))
             _clean_up(order.run, made)
+            _warn(order.run, made.config, device, say)
         stack.enter_context(process_group(world, device))
         tokenizer, shards, valid = _prepared(order.run, made, world, say_first)
         trainer = _trainer(order, made.config, tokenizer, device=device, world=world, say=say_first)
@@ -221,6 +223,13 @@ def _clean_up(run: Path, made: Plan) -> None:
         if not _is_config_of(run, made.config):
             (run / checkpoint.TOKENIZER).unlink(missing_ok=True)  # made by other settings, and used by nothing yet
         write_config(run, made.config)
+
+
+def _warn(run: Path, config: Config, device: torch.device, say: Callable[[str], None]) -> None:
+    """Once: who goes on has read it."""
+    if checkpoint.last_whole(run) is None:
+        for caution in cautions_at_start(config, device.type):
+            say(f"warning: {caution}")
 
 
 def _keep_plan(run: Path, made: Plan, say: Callable[[str], None]) -> None:

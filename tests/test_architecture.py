@@ -119,7 +119,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "alternatives": {"counting", "errors", "engines", "search", "tokenizer", "alignment", "translation"},
     "details": {"alignment", "alternatives", "engines", "translation"},
-    "cautions": {"checkpoint", "config", "counting", "shards", "tokenizer", "translation"},
+    "cautions": {"checkpoint", "config", "counting", "shards", "sizes", "tokenizer", "translation"},
     "scores": set(),
     "paper_bleu": {"scores"},
     "significance": {"errors", "scores"},

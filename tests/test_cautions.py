@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from heedful.cautions import cautions
-from heedful.config import Config, resolve
+from heedful.cautions import cautions, cautions_at_start
+from heedful.config import PRESETS, Config, preset, resolve
 from heedful.shards import Counts, Shards, Side
 from heedful.tokenizer import Tokenizer
 from tests.small_models import TEXT
@@ -43,6 +43,20 @@ def test_a_schedule_that_never_leaves_warm_up_is_named(tokenizer: Tokenizer, tmp
     (step / "model.safetensors").touch()
     (found,) = cautions(tmp_path, config(steps=9000, warmup_steps=4000), tokenizer, None, None)
     assert "50 steps of its warm-up" in found
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_model_that_takes_days_on_a_cpu_is_named_there_alone(name: str) -> None:
+    found = cautions_at_start(resolve(preset(name)), "cpu")
+    assert ["days on a CPU" in text for text in found] == [True] * (name in ("base", "big"))
+    assert cautions_at_start(resolve(preset(name)), "cuda") == []
+
+
+def test_text_that_is_its_own_translation_is_named(tokenizer: Tokenizer) -> None:
+    same = resolve({"data": {"source": ["a.en", "b.en"], "target": ["a.de", "./b.en"]}})
+    (found,) = cautions_at_start(same, "cuda")
+    assert "b.en is both source and target" in found
+    assert cautions(None, same, tokenizer, None, None) == [found]
 
 
 def test_a_vocabulary_of_another_text_is_named(tokenizer: Tokenizer) -> None:

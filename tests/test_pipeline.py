@@ -472,6 +472,14 @@ def test_validation_files_of_unequal_length_are_refused_before_anything_is_made(
     assert not (tmp_path / "run").exists()
 
 
+def test_a_run_begins_with_its_cautions_and_goes_on_without(text: Path, tmp_path: Path) -> None:
+    for steps, warned in ((2, True), (3, False)):
+        _, _, said = start(tmp_path / "run", files(text), {"train": {"steps": steps}})
+        found = [line for line in said if line.startswith("warning: ")]
+        assert found == said[: len(found)]
+        assert any("never leaves the warm-up" in line for line in found) == warned
+
+
 def test_a_run_without_text_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"data\.source"):
         start(tmp_path / "run")

@@ -28,8 +28,8 @@ def test_the_python_example_runs(name: str, tmp_path: Path) -> None:
 
     write_corpus(tmp_path, "en", "de", train_pairs=2000)
     (example,) = blocks(name, "python")
-    quick = example.replace('"train.steps": 200', '"train.steps": 2')
-    assert quick != example, "the example trains 200 steps"
+    quick = example.replace('"train.steps": 600', '"train.steps": 2')
+    assert quick != example, "the example trains 600 steps"
     done = subprocess.run(
         [sys.executable, "-c", quick],
         cwd=tmp_path,
