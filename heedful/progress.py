@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from contextlib import AbstractContextManager
 from types import TracebackType
 
@@ -16,9 +17,9 @@ from rich.text import Text
 
 from heedful.config import Config
 from heedful.counting import counted
-from heedful.training import CheckpointRecord, EndRecord, Record, StepRecord, ValidationRecord
+from heedful.training import CheckpointRecord, EndRecord, PaceRecord, Record, StepRecord, ValidationRecord
 
-PLAIN_STEPS = 100
+PLAIN_STEPS, QUIET_SECONDS = 100, 10.0  # a line after so many steps, or as soon as so much time has passed
 ENDINGS = {
     "steps": "trained {steps}",
     "patience": "stopped at step {step:,}: the validation loss no longer falls (train.patience)",
@@ -64,18 +65,33 @@ def validation_line(record: ValidationRecord) -> str:
     return f"step {record.step:>7,}  validation: loss {scores.loss:.3f}  perplexity {scores.perplexity:.2f}{bleu}"
 
 
+def pace_line(record: PaceRecord, steps: int) -> str:
+    """How far a slow start is."""
+    return f"step {record.step:>7,}/{steps:,}  {record.seconds_per_step:.1f} s a step"
+
+
 class PlainDisplay(AbstractContextManager["PlainDisplay"]):
     """Lines for logs and pipes."""
+
+    def __init__(self) -> None:
+        self.last_step_line = time.monotonic()
 
     def show(self, config: Config, record: Record) -> None:
         """Say what a person would want in a log."""
         steps = config.train.steps
-        if isinstance(record, StepRecord) and (record.step % PLAIN_STEPS == 0 or record.step == steps):
+        if isinstance(record, StepRecord) and self._is_due(record, steps):
+            self.last_step_line = time.monotonic()
             say(step_line(record, steps))
+        elif isinstance(record, PaceRecord):
+            say(pace_line(record, steps))
         elif isinstance(record, ValidationRecord):
             say(validation_line(record))
         elif isinstance(record, EndRecord):
             say(ending(record))
+
+    def _is_due(self, record: StepRecord, steps: int) -> bool:
+        is_round = record.step % PLAIN_STEPS == 0 or record.step == steps
+        return is_round or time.monotonic() - self.last_step_line >= QUIET_SECONDS
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -100,6 +116,7 @@ class LiveDisplay(PlainDisplay):
     """A bar that moves, with validations printed above it."""
 
     def __init__(self, console: Console) -> None:
+        super().__init__()
         columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(10), _Figures())
         self.progress = Progress(*columns, console=console, transient=True)
         self.task = self.progress.add_task("preparing text and model", total=None)
@@ -114,6 +131,9 @@ class LiveDisplay(PlainDisplay):
             total, done = config.train.steps, record.step
             name = f"step {done:,}/{total:,}"
             self.progress.update(self.task, total=total, completed=done, record=record, description=name)
+        elif isinstance(record, PaceRecord):
+            name = pace_line(record, config.train.steps)
+            self.progress.update(self.task, total=config.train.steps, completed=record.step, description=name)
         elif isinstance(record, ValidationRecord):
             self.progress.console.print(validation_line(record), highlight=False)
         elif not isinstance(record, CheckpointRecord):

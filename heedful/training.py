@@ -27,6 +27,7 @@ from heedful.totals import Reading, Sums
 from heedful.trainer import AnyBatch, Progress, Trainer
 
 LOG_STEPS = 20
+QUIET_SECONDS = 10.0  # before the first record of a start: so long nothing is said
 # So many steps in a row without a finite gradient end the run.
 NON_FINITE_LIMIT = 20
 
@@ -56,6 +57,14 @@ class StepRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class PaceRecord:
+    """A start is slow: how far it is, before the first StepRecord tells more."""
+
+    step: int
+    seconds_per_step: float
+
+
+@dataclass(frozen=True, slots=True)
 class ValidationRecord:
     """The scores on the validation text."""
 
@@ -79,7 +88,7 @@ class EndRecord:
     reason: str
 
 
-Record: TypeAlias = StepRecord | ValidationRecord | CheckpointRecord | EndRecord
+Record: TypeAlias = StepRecord | PaceRecord | ValidationRecord | CheckpointRecord | EndRecord
 Validate: TypeAlias = Callable[[Transformer], Scores]
 
 
@@ -126,6 +135,7 @@ def train(
                 pending.ask()
             if pauses or not pending.can_wait:
                 yield from pending.record()
+            yield from pending.pace()
             if validate and validates:
                 with _uncounted(trainer, clock), _explained_out_of_memory(config):
                     validation = _validation(trainer, validate)
@@ -182,6 +192,7 @@ class _Pending:
         self.trainer, self.run, self.clock = trainer, run, clock
         self.can_wait = trainer.device.type == "cuda"  # elsewhere a step is over when its call is
         self._asked: tuple[Progress, Reading] | None = None
+        self._step_before, self._last_word, self._has_recorded = trainer.progress.step, clock.started, False
 
     def ask(self) -> None:
         """Take the sums of the steps so far, in the order of the device's work, and begin new ones."""
@@ -198,7 +209,15 @@ class _Pending:
         trainer.progress = replace(trainer.progress, skipped_steps=skipped, seconds=self.clock.seconds)
         if sums.skipped_in_a_row >= NON_FINITE_LIMIT:
             raise TrainingError(_not_finite(trainer, self.run, int(sums.skipped_in_a_row)))
+        self._has_recorded = True
         yield self._step_record(progress, sums)
+
+    def pace(self) -> Iterator[PaceRecord]:
+        """A word now and then until the first record; it asks nothing of the device."""
+        now, step = time.monotonic(), self.trainer.progress.step
+        if not self._has_recorded and now - self._last_word >= QUIET_SECONDS:
+            self._last_word = now
+            yield PaceRecord(step, (now - self.clock.stretch_started) / (step - self._step_before))
 
     def _step_record(self, progress: Progress, sums: Sums) -> StepRecord:
         tokens = max(sums.tokens, 1.0)

@@ -1,13 +1,14 @@
 """What a run looks like: plain lines in logs, a bar on a terminal."""
 
 import io
+import time
 
 import pytest
 from rich.console import Console
 
 from heedful.config import Config, resolve, setting
 from heedful.progress import LiveDisplay, PlainDisplay, display, duration
-from heedful.training import EndRecord, Scores, StepRecord, ValidationRecord
+from heedful.training import EndRecord, PaceRecord, Scores, StepRecord, ValidationRecord
 
 CONFIG: Config = resolve(setting("train.steps=400"))
 
@@ -34,14 +35,32 @@ def test_a_log_has_a_line_every_hundred_steps_and_the_end(capsys: pytest.Capture
     assert lines[5] == "trained 400 steps"
 
 
+def test_a_log_of_a_slow_run_is_not_silent_for_long(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = time.monotonic()
+    monkeypatch.setattr("heedful.progress.time.monotonic", lambda: now)
+    shown = PlainDisplay()
+    shown.show(CONFIG, PaceRecord(1, 12.34))
+    for step, seconds in ((20, 12), (40, 6), (60, 6)):
+        now += seconds
+        shown.show(CONFIG, record(step))
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "step       1/400  12.3 s a step"
+    assert [line.split("/")[0].split()[-1] for line in lines[1:]] == ["20", "60"]
+
+
 def test_on_a_terminal_a_bar_shows_the_same_figures() -> None:
     screen = io.StringIO()
     with LiveDisplay(Console(file=screen, force_terminal=True, width=80)) as shown:
+        shown.show(CONFIG, PaceRecord(3, 12.34))
+        shown.progress.refresh()
         shown.show(CONFIG, record(20))
         shown.show(CONFIG, ValidationRecord(20, Scores(1.5, 4.48)))
         shown.progress.refresh()
         shown.show(CONFIG, EndRecord(20, "stopped"))
     text = screen.getvalue()
+    assert "3/400  12.3 s a step" in text
     assert "step 20/400" in text
     assert "ppl 12.50" in text
     assert "perplexity 4.48" in text
