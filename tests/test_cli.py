@@ -22,7 +22,8 @@ from heedful.lines import output_file
 from heedful.sizes import num_parameters
 
 ROOT = Path(__file__).parent.parent
-TINY = ["--preset", "tiny", "--device", "cpu", "--set", "train.batch_tokens=256", "--set", "data.max_length=40"]
+TRAINING = ["train.batch_tokens=256", "train.warmup_steps=1", "data.max_length=40"]
+TINY = ["--preset", "tiny", "--device", "cpu", *(part for setting in TRAINING for part in ("--set", setting))]
 SMALL = ["--set", "model.d_model=16", "--set", "model.d_ff=32", "--set", "model.num_layers=1"]
 
 
