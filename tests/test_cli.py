@@ -364,7 +364,8 @@ def test_bad_text_is_named_with_file_and_line(heedful: Run, text: Path, tmp_path
     assert "1 line but" in (message := one_line(train_on(heedful, short, good, run)))
     assert "200" in message
     assert f"{invalid}:2" in one_line(train_on(heedful, invalid, good, run))
-    assert "empty" in one_line(train_on(heedful, empty, empty, run))
+    (tmp_path / "empty.de").write_text("")
+    assert "empty" in one_line(train_on(heedful, empty, tmp_path / "empty.de", run))
 
 
 def test_bad_settings_are_named(heedful: Run, text: Path, tmp_path: Path) -> None:
