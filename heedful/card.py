@@ -152,6 +152,8 @@ def _card_file(path: Path) -> Path:
         return path
     places = [path / CARD, path / "model" / CARD]
     found = next((place for place in places if place.is_file()), None)
+    if found is None and not any((place.parent / "config.toml").is_file() for place in places):
+        raise CheckpointError(f"{path}: holds no {CARD}, and is no run or model folder")
     if found is None:
         raise CheckpointError(f"{path}: holds no {CARD}; heedful evaluate -m {path} … writes one")
     return found

@@ -274,7 +274,8 @@ def find_model(path: Path) -> ModelFiles:
     Of a run that has not finished, the newest checkpoint is taken.
     """
     if not path.is_dir():
-        raise CheckpointError(f"{path}: no such folder; a model is a run folder, its model/ folder or a checkpoint")
+        problem = "is a file" if path.exists() else "no such folder"
+        raise CheckpointError(f"{path}: {problem}; a model is a run folder, its model/ folder or a checkpoint")
     if (path / WEIGHTS).exists():
         is_checkpoint = path.parent.name == CHECKPOINTS and not (path / CONFIG).exists()
         return _model_files(path / WEIGHTS, path.parent.parent if is_checkpoint else path)
@@ -284,6 +285,14 @@ def find_model(path: Path) -> ModelFiles:
     if not steps:
         raise CheckpointError(f"{path}: holds no model: neither {WEIGHTS}, nor {MODEL}/{WEIGHTS}, nor a checkpoint")
     return _model_files(step_folder(path, steps[-1]) / WEIGHTS, path)
+
+
+def steps_so_far(path: Path) -> tuple[int, int] | None:
+    """Of a run that has no model yet: the step of its newest checkpoint, and how many there shall be."""
+    files = find_model(path)
+    if files.weights.parent.parent != path / CHECKPOINTS:
+        return None
+    return checkpoint_steps(path)[-1], load_config(files.config).train.steps
 
 
 def _model_files(weights: Path, home: Path) -> ModelFiles:

@@ -279,10 +279,12 @@ def read_toml(path: Path) -> tuple[str | None, Layer]:
     """A recipe or a run's config.toml: the preset it names, if any, and its settings."""
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: no such file") from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: cannot be read ({_reason(error)})") from None
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path}: {error}") from None
+        raise ConfigError(f"{path}: is not TOML ({error})") from None
     name = content.pop("preset", None)
     if name is not None and not isinstance(name, str):
         raise ConfigError(f"{path}: preset = {name!r} is not a name; choose one of {', '.join(PRESETS)}")

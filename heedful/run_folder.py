@@ -64,9 +64,11 @@ def make_plan(run: Path, *, preset_name: str | None, layers: list[Layer]) -> Pla
     changed = differences(before, after)
     for name in changed:
         if name not in MAY_CHANGE and not (name == "tokenizer.model" and _is_tokenizer_of(run, after)):
+            of_preset = preset_name and name not in named
+            value = f"{changed[name][1]!r} (preset {preset_name})" if of_preset else repr(changed[name][1])
+            remedy = "leave --preset out" if of_preset else f"leave {name} as it was"
             raise ConfigError(
-                f"{name} = {changed[name][1]!r}, but the run {run} has {changed[name][0]!r}; "
-                f"take a new folder (-o), or leave {name} as it was"
+                f"{name} = {value}, but the run {run} has {changed[name][0]!r}; take a new folder (-o), or {remedy}"
             )
     return Plan(after, named, changed)
 
@@ -130,6 +132,8 @@ def locked(run: Path) -> Iterator[None]:
 
 
 def _make_folder(run: Path) -> None:
+    if run.is_file():
+        raise CheckpointError(f"{run}: is a file, and a run is a folder; name another with -o")
     foreign = run.is_dir() and any(run.iterdir()) and not (run / CONFIG).exists() and not (run / LOCK).exists()
     if foreign:
         raise CheckpointError(f"{run}: is not empty and no run of ours ({CONFIG} is missing); take another folder")

@@ -40,6 +40,14 @@ def refuse(why: str) -> NoReturn:
     sys.exit(2)
 
 
+def known(recipe: str) -> str:
+    """The name of a recipe that is here."""
+    names = sorted(path.stem for path in HERE.glob("*.toml"))
+    if recipe not in names:
+        refuse(f"{recipe}: no such recipe; there are {', '.join(names)}")
+    return recipe
+
+
 def languages(recipe: str) -> tuple[str, str]:
     """multi30k-en-de → en, de; ko-en → ko, en; built-in-en-de → en, de."""
     codes = [part for part in recipe.split("-") if len(part) == 2][-2:]
@@ -111,7 +119,9 @@ def is_of_same_weights(card: Path, published: Path) -> bool:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("recipe", choices=sorted(path.stem for path in HERE.glob("*.toml")))
+    parser.add_argument(
+        "recipe", type=known, metavar="RECIPE", help="such as multi30k-en-de: a file here, without .toml"
+    )
     parser.add_argument("--data", type=Path, required=True, help="folder of train, valid and test files")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1])
     parser.add_argument("-o", "--output", type=Path, default=Path("runs"))

@@ -618,7 +618,10 @@ def test_what_is_no_card_gets_one_line(tmp_path: Path) -> None:
         with pytest.raises(CheckpointError, match=problem):
             load_card(path)
     (tmp_path / "card.json").unlink()
-    with pytest.raises(CheckpointError, match="holds no card"):
+    with pytest.raises(CheckpointError, match=r"holds no card\.json, and is no run or model folder"):
+        load_card(tmp_path)
+    (tmp_path / "config.toml").touch()
+    with pytest.raises(CheckpointError, match=r"holds no card\.json; heedful evaluate"):
         load_card(tmp_path)
 
 

@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -163,6 +164,26 @@ def test_a_translation_begins_with_its_prefix(heedful: Run, model: Path, tmp_pat
     assert result.out.startswith("die mat")
 
 
+def test_prefixes_that_are_too_few_are_counted_before_anything_is_translated(
+    heedful: Run, model: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "in").write_text("the cat\nthe mat\n")
+    (tmp_path / "prefix").write_text("die\n")
+    message = one_line(heedful("translate", "-m", model, "--prefix", tmp_path / "prefix", tmp_path / "in"))
+    assert f"--prefix {tmp_path / 'prefix'} has 1 line but {tmp_path / 'in'} has 2" in message
+
+
+def test_a_run_that_is_not_finished_says_so(heedful: Run, model: Path, tmp_path: Path) -> None:
+    unfinished = tmp_path / "run"
+    shutil.copytree(model, unfinished)
+    shutil.rmtree(unfinished / "model")
+    settings = (model / "config.toml").read_text()
+    (unfinished / "config.toml").write_text(settings.replace("\nsteps = 3\n", "\nsteps = 10\n"))
+    said = heedful("translate", "-m", unfinished, stdin=b"the\n").err
+    assert said == f"{unfinished} is not finished: step 3 of 10\n"
+    assert heedful("translate", "-m", model, stdin=b"the\n").err == ""
+
+
 def test_an_answer_comes_before_the_next_line(model: Path) -> None:
     command = [sys.executable, "-m", "heedful", "translate", "-m", str(model), "--greedy"]
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
@@ -201,7 +222,7 @@ def test_a_reader_that_leaves_while_we_wait_for_a_line_ends_us_quietly(model: Pa
 def test_a_long_line_is_split_joined_and_counted(heedful: Run, model: Path) -> None:
     result = heedful("translate", "-m", model, "--greedy", stdin=b"the cat sat on the mat. " * 60 + b"\n")
     assert result.out.count("\n") == 1
-    assert "1 line longer than data.max_length" in result.err
+    assert "1 line longer than data.max_length = 40 pieces of the model, the first is line " in result.err
 
 
 def test_a_precision_that_an_engine_does_not_have_is_refused(heedful: Run, model: Path) -> None:
@@ -395,6 +416,8 @@ def test_a_device_that_is_not_there_is_named(heedful: Run, model: Path) -> None:
 def test_a_model_that_is_none_is_named(heedful: Run, model: Path, tmp_path: Path) -> None:
     assert "no such folder" in one_line(heedful("translate", "-m", tmp_path / "none"))
     assert "holds no model" in one_line(heedful("translate", "-m", tmp_path))
+    assert "is a file; a model is" in one_line(heedful("translate", "-m", model / "config.toml"))
+    assert "shown by --preset base" in one_line(heedful("info", "base"))
     assert "n_best = 9 is more than a beam of 2" in one_line(
         heedful("translate", "-m", model, "-b", "2", "--n-best", "9", stdin=b"the\n")
     )

@@ -45,6 +45,18 @@ def test_every_recipe_can_be_run_from_a_folder_of_data(
     assert "seed = 3" in done.output
 
 
+def test_a_recipe_that_is_not_there_is_one_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["run.py", "nope"])
+    with pytest.raises(SystemExit) as left:
+        run.main()
+    said = capsys.readouterr().err
+    assert left.value.code == 2
+    assert said.startswith("nope: no such recipe; there are built-in-en-de, ")
+    assert said.count("\n") == 1
+
+
 @pytest.mark.parametrize(
     ("recipe", "problem"),
     [

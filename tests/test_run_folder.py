@@ -44,7 +44,9 @@ def test_without_a_preset_a_new_run_is_base_and_an_old_one_stays_what_it_is(tmp_
 
 def test_base_named_for_a_run_of_another_size_is_refused(tmp_path: Path) -> None:
     begin(tmp_path, "model.d_model=64")
-    with pytest.raises(ConfigError, match=r"model\.d_model = 512, but the run .* has 64"):
+    with pytest.raises(
+        ConfigError, match=r"model\.d_model = 512 \(preset base\), but the run .* has 64; .* leave --preset out"
+    ):
         make_plan(tmp_path, preset_name="base", layers=[])
 
 
@@ -114,7 +116,7 @@ def test_a_folder_with_other_things_in_it_is_not_taken(tmp_path: Path) -> None:
 
 def test_a_run_cannot_be_a_file(tmp_path: Path) -> None:
     (tmp_path / "run").write_text("")
-    with pytest.raises(CheckpointError, match="cannot be made"), locked(tmp_path / "run"):
+    with pytest.raises(CheckpointError, match="is a file, and a run is a folder"), locked(tmp_path / "run"):
         pass
 
 

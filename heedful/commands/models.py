@@ -35,13 +35,16 @@ def echo_sizes(model: ModelConfig, vocab_size: int) -> None:
 def info(model: Path | None, preset: str | None, settings: tuple[str, ...]) -> None:
     """Sizes and parameter counts of a MODEL, or of a preset."""
     from heedful.checkpoint import find_model, load_config
-    from heedful.config import DEFAULT_PRESET, resolve, setting
+    from heedful.config import DEFAULT_PRESET, PRESETS, resolve, setting
     from heedful.config import preset as preset_layer
+    from heedful.errors import ConfigError
     from heedful.tokenizer import Tokenizer
 
     if model is None:
         config = resolve(preset_layer(preset or DEFAULT_PRESET), *map(setting, settings))
         return echo_sizes(config.model, config.tokenizer.vocab_size)
+    if str(model) in PRESETS and not model.exists():
+        raise ConfigError(f"{model}: no such folder; the sizes of the preset are shown by --preset {model}")
     files = find_model(model)
     config = load_config(files.config)
     click.echo(f"weights       {files.weights}")

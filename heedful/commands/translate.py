@@ -71,16 +71,43 @@ def translate(
         raise click.UsageError("--alternatives goes with --format jsonl")
     _refuse_what_would_not_count(search)
     _refuse_to_overwrite({"FILE": file, "--prefix": prefix, "-o": output, "--alignments": alignments})
+    _refuse_uneven(file, prefix)
     translator = Translator.load(*models, device=device, engine=engine, precision=precision)
+    _note_unfinished(models)
     gc.freeze()  # what was loaded stays: nobody need look through it for garbage, again and again
     options = replace(search_options(translator.options, **search), token_scores=form == "jsonl")
     details = _details(translator, models[0], device, alternatives, options) if alignments or form == "jsonl" else None
     prefixes = input_lines(prefix) if prefix else None
-    num_split = write_translations(
-        _translations(translator, file, options, prefixes), form, output, alignments, details
-    )
-    if num_split:
-        say(f"{counted(num_split, 'line')} longer than data.max_length of the model: translated in parts and joined")
+    split = write_translations(_translations(translator, file, options, prefixes), form, output, alignments, details)
+    if split:
+        limit = translator.config.data.max_length
+        say(
+            f"{counted(len(split), 'line')} longer than data.max_length = {limit} pieces of the model, "
+            f"the first is line {split[0]:,}: translated in parts and joined"
+        )
+
+
+def _note_unfinished(models: tuple[Path, ...]) -> None:
+    from heedful.checkpoint import steps_so_far
+
+    for model in models:
+        if so_far := steps_so_far(model):
+            say(f"{model} is not finished: step {so_far[0]:,} of {so_far[1]:,}")
+
+
+def _refuse_uneven(file: Path, prefix: Path | None) -> None:
+    """Where both can be read twice; else it is found when one of them ends."""
+    from heedful.corpus import read_lines
+    from heedful.errors import DataError
+
+    if prefix is None or not (prefix.is_file() and file.is_file()):
+        return
+    num_prefixes, num_lines = (sum(1 for _ in read_lines(path)) for path in (prefix, file))
+    if num_prefixes != num_lines:
+        raise DataError(
+            f"--prefix {prefix} has {counted(num_prefixes, 'line')} but {file} has {num_lines:,}; give one for each, "
+            f"an empty one where the translation may begin as it likes"
+        )
 
 
 def _refuse_what_would_not_count(search: dict[str, Any]) -> None:
@@ -120,11 +147,11 @@ def write_translations(
     output: Path | None,
     alignments: Path | None = None,
     details: Details | None = None,
-) -> int:
-    """Write them as they come; returns how many lines were split."""
+) -> list[int]:
+    """Write them as they come; returns the numbers of the lines that were split."""
     from heedful.lines import output_file
 
-    num_split = 0
+    split: list[int] = []
     with output_file(output) as out, output_file(alignments) if alignments else nullcontext() as links:
         for number, translation in enumerate(translations):
             out.writelines([f"{line}\n" for line in _formatted(form, number, translation, details)])
@@ -132,8 +159,9 @@ def write_translations(
                 out.flush()
             if links is not None and details is not None:
                 links.write(f"{details.alignment(translation)}\n")
-            num_split += translation.num_parts > 1
-    return num_split
+            if translation.num_parts > 1:
+                split.append(number + 1)
+    return split
 
 
 def search_options(
