@@ -344,6 +344,8 @@ def _trainer(
         weights = checkpoint.find_model(order.from_model).weights
         checkpoint.load_weights(model, checkpoint.load_tensors(weights), weights)
     trainer = Trainer(model, config, device=device, world=world)
+    if last is None:
+        say(f"training begins: {counted(config.train.steps, 'step')} on {device}")
     if last is not None:
         _resume(trainer, last, say)
     elif order.from_model is not None and world.is_first:

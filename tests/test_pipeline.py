@@ -478,6 +478,7 @@ def test_a_run_begins_with_its_cautions_and_goes_on_without(text: Path, tmp_path
         found = [line for line in said if line.startswith("warning: ")]
         assert found == said[: len(found)]
         assert any("never leaves the warm-up" in line for line in found) == warned
+        assert ("training begins: 2 steps on cpu" in said) == warned
 
 
 def test_a_run_without_text_is_refused(tmp_path: Path) -> None:
