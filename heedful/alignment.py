@@ -1,24 +1,27 @@
-"""Word alignments from cross-attention, in Pharaoh format: `0-0 1-2` says that target word 2 comes from source word 1.
+"""Word alignments from attention, in Pharaoh format: `0-0 1-2` says that target word 2 comes from source word 1.
 
-A target word is aligned with the source word that most of the attention goes to in the step that *produces* the word's
-first piece; what goes to punctuation marks and to the eos does not count. A source word that is then left over goes
-with the target word that looks at it most in any of its pieces: an ending may be what became of a word. Words are what
-stands between spaces, counted from 0. A word that looks nowhere in particular is aligned with nothing, and so are words
-that the other language has nothing for, like "the" beside Korean.
+Words are what stands between spaces, counted from 0; what goes to punctuation marks and to the eos does not count. A
+step of the decoder looks at the source in many ways: directly, by each head of cross-attention; through another source
+word that has read this one, by each head of the encoder's self-attention; through a target word that has looked there,
+by each head of the decoder's. And a target word has two kinds of steps: those that *produce* its pieces, and those that
+*read* them, as a word that is foreseen is written without looking (Chen et al., "Accurate Word Alignment Induction from
+Neural Machine Translation", 2020).
 
-Which heads are asked, how much is enough, and which words stay alone is chosen on validation sentences of the built-in
-corpus, whose alignments the grammar knows, by the alignment error, and kept beside the model. For other languages it is
-the mean over a layer, and every target word is aligned.
+How much each way counts is learned by logistic regression on validation sentences of the built-in corpus, whose
+alignments the grammar knows. Each target word goes with the source word that is likeliest there, and each source word
+with such a target word, where a link is likelier than none. Words that the other language has nothing for, like "the"
+beside Korean, stay alone. All this is kept beside the model. For other languages, and for a model that does not know
+these sentences, it is the mean over a layer of cross-attention in the step that produces a word's first piece, and
+every target word is aligned.
 """
 
 from __future__ import annotations
 
+import math
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
 from pathlib import Path
 from typing import Self, TypeAlias
 
@@ -33,8 +36,7 @@ from heedful.config import ModelConfig
 from heedful.device import choose_device
 from heedful.export.cache import cache_file
 from heedful.grammar import LANGUAGES, Example, built_in_corpus
-from heedful.model.attention import recorded_attention
-from heedful.model.layers import DecoderLayer
+from heedful.model.attention import Recorder, recorded_attention
 from heedful.model.transformer import Transformer
 from heedful.packed import pack_source, pack_target, shift_right
 from heedful.tokenizer import Tokenizer
@@ -43,48 +45,43 @@ from heedful.translation import Translation
 Alignment: TypeAlias = tuple[tuple[int, int], ...]
 """Pairs of source word and target word, in the order of the source."""
 
-Heads: TypeAlias = tuple[tuple[int, int], ...]
-"""Layer and number of the heads whose mean is looked at; both count from 0."""
+Counts: TypeAlias = tuple[tuple[float, ...], ...]
+"""How much a way to look counts in each view: views × ways."""
 
 
-NEVER = 2.0  # more than any weight (and, unlike infinity, a number in JSON)
+NEVER = 1e9  # more than any sum (and, unlike infinity, a number in JSON)
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What is looked at: the mean weight of these heads, and how large it must be for a link."""
+    """How much each way counts, and how large the sum over all of them must be for a link."""
 
-    heads: Heads
+    counts: Counts
     least: float  # from a target word
-    least_left: float  # to a source word that is left over; NEVER: such words stay alone
+    least_source: float  # from a source word; NEVER: those that no target word goes with stay alone
     source_alone: tuple[str, ...] = ()  # words that have no counterpart, in small letters
     target_alone: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """The words of a pair, and the weights of J target words over I source words; L layers, H heads."""
+    """The words of a pair, and V views of J target words over I source words, for each of P ways to look."""
 
     source: tuple[str, ...]
     target: tuple[str, ...]
-    first_LHJI: Tensor  # where the first piece of a word looks
-    any_LHJI: Tensor  # where that piece looks which looks there most
-
-    @property
-    def weights(self) -> tuple[Tensor, Tensor]:
-        """Both."""
-        return self.first_LHJI, self.any_LHJI
+    views_VPJI: Tensor
 
 
-LEAST = (0.0, 0.2, 0.3, 0.4, 0.5)
-LEAST_LEFT = (0.0, 0.02, 0.05, 0.1, 0.2, 0.3, NEVER)
-WHILE_CHOOSING = 0.1  # of LEAST_LEFT, as long as heads are chosen
-SENTENCES = 400  # on which heads are judged
-CANDIDATES = 8  # heads that may help the best one
-OFTEN, SELDOM = 5, 0.05  # a word stays alone that occurs so often, and has a counterpart in so few cases
+NUM_VIEWS = 12  # see `word_weights`
+SENTENCES, JUDGED = 400, 100  # the choice is made on so many, and compared with the mean on the first of them
+OFTEN, SELDOM = 5, 0.15  # a word stays alone that occurs so often, and has a counterpart in so few cases
+DECAY = 3e-5  # of the regression: a large sum of squares must pay
+ITERATIONS = 50
+FLOOR = 1e-3  # below it a largest weight is none
 SHALLOW = 3  # decoders of so many layers align in their last one, deeper ones in the last but one
 EOS_ID = 0
-KEPT = "alignment-3"  # the number goes up when what is chosen changes
+PLACES = ("decoder", "cross_attention"), ("encoder", "self_attention"), ("decoder", "self_attention")
+KEPT = "alignment-5"  # the number goes up when what is chosen changes
 
 
 def pharaoh(alignment: Alignment) -> str:
@@ -100,14 +97,14 @@ def alignment_error_rate(found: Iterable[Alignment], gold: Iterable[Alignment]) 
 
 
 class Aligner:
-    """Aligns the words of given pairs, by a model and some of its heads."""
+    """Aligns the words of given pairs, by a model and what its attention counts."""
 
     def __init__(self, model: Transformer, tokenizer: Tokenizer, choice: Choice) -> None:
         self.model, self.tokenizer, self.choice = model, tokenizer, choice
 
     @classmethod
     def load(cls, model: str | Path, *, device: str = "auto") -> Self:
-        """With the heads that were chosen for this model before, or are chosen now."""
+        """With the choice that was made for this model before, or is made now."""
         path = Path(model)
         loaded = load_model(path, device=choose_device(device))
         kept = cache_file(path, KEPT)
@@ -118,8 +115,8 @@ class Aligner:
 
     def align(self, source_ids: Sequence[int], target_ids: Sequence[int]) -> Alignment:
         """The alignment of one pair; ids without eos."""
-        weights_LHTS = cross_attention(self.model, source_ids, target_ids)
-        words = word_weights(weights_LHTS, self.tokenizer.pieces(source_ids), self.tokenizer.pieces(target_ids))
+        weights_PTS = ways_to_look(self.model, source_ids, target_ids)
+        words = word_weights(weights_PTS, self.tokenizer.pieces(source_ids), self.tokenizer.pieces(target_ids))
         return links(words, self.choice)
 
     def align_translation(self, translation: Translation, rank: int = 0) -> Alignment:
@@ -169,146 +166,160 @@ def _spelled(pieces: Sequence[str]) -> tuple[str, ...]:
     return tuple("".join(pieces[place] for place in group).lstrip("▁").casefold() for group in _spoken(pieces))
 
 
-def word_weights(weights_LHTS: Tensor, source: Sequence[str], target: Sequence[str]) -> Words:
-    """Weights of pieces → weights of words: the sum over the pieces looked at."""
-    columns = [weights_LHTS[..., group].sum(dim=-1) for group in _spoken(source)]
-    weights_LHTI = torch.stack(columns, dim=-1) if columns else weights_LHTS[..., :0]
+def word_weights(weights_PTS: Tensor, source: Sequence[str], target: Sequence[str]) -> Words:
+    """Weights of pieces → views of words.
+
+    A source word has the sum over its pieces. A target word has the weights of the step that produces its first piece;
+    the largest of those that produce any of them; those of the step that reads its last piece; the largest of those
+    that read any. Each as it is, as a share of the target word's largest, and as a share of the source word's largest.
+    """
+    columns = [weights_PTS[..., group].sum(dim=-1) for group in _spoken(source)]
+    weights_PTI = torch.stack(columns, dim=-1) if columns else weights_PTS[..., :0]
     groups = _spoken(target)
-    first_LHJI = weights_LHTI[:, :, [group[0] for group in groups]]
-    largest = [weights_LHTI[:, :, group].amax(dim=2) for group in groups]
-    any_LHJI = torch.stack(largest, dim=2) if largest else first_LHJI
-    return Words(_spelled(source), _spelled(target), first_LHJI, any_LHJI)
+    steps = [(group[:1], group, [group[-1] + 1], [place + 1 for place in group]) for group in groups]
+    rows = [torch.stack([weights_PTI[:, step].amax(dim=1) for step in each]) for each in steps if columns]
+    weights_VPJI = torch.stack(rows, dim=-2) if rows else weights_PTI[None, :, :0]
+    return Words(_spelled(source), _spelled(target), _with_shares(weights_VPJI))
+
+
+def _with_shares(weights_VPJI: Tensor) -> Tensor:
+    if not weights_VPJI.numel():
+        return weights_VPJI
+    shares = [weights_VPJI / (weights_VPJI.amax(dim=dim, keepdim=True) + FLOOR) for dim in (-1, -2)]
+    return torch.cat([weights_VPJI, *shares])
 
 
 def links(words: Words, choice: Choice) -> Alignment:
-    """Each target word with the source word of the largest mean weight, and each source word left over likewise."""
-    if not words.first_LHJI.numel():
+    """The pairs of words that all ways together find."""
+    if not words.views_VPJI.numel():
         return ()
-    first_JI, any_JI = (_mean(without(words, weights, choice), choice.heads) for weights in words.weights)
-    return tuple(sorted((i, j) for j, i in linked(first_JI, any_JI, choice).nonzero().tolist()))
+    sums_JI = torch.einsum("vp,vpji->ji", torch.tensor(choice.counts), words.views_VPJI)
+    sums_JI = sums_JI.masked_fill(~may_link(words, choice), -math.inf)
+    found_JI = _is_largest(sums_JI, choice.least, dim=-1) | _is_largest(sums_JI, choice.least_source, dim=-2)
+    return tuple(sorted((i, j) for j, i in found_JI.nonzero().tolist()))
 
 
-def without(words: Words, weights_LHJI: Tensor, choice: Choice) -> Tensor:
-    """The weights, below 0 for words that stay alone."""
-    row_J = torch.tensor([word in choice.target_alone for word in words.target])
-    column_I = torch.tensor([word in choice.source_alone for word in words.source])
-    return weights_LHJI.masked_fill(row_J[:, None] | column_I, -1.0)
+def may_link(words: Words, choice: Choice) -> Tensor:
+    """False for words that stay alone."""
+    row_J = torch.tensor([word not in choice.target_alone for word in words.target])
+    column_I = torch.tensor([word not in choice.source_alone for word in words.source])
+    return row_J[:, None] & column_I
 
 
-def _mean(weights_LHJI: Tensor, heads: Heads) -> Tensor:
-    layers, numbers = zip(*heads, strict=True)
-    return weights_LHJI[..., list(layers), list(numbers), :, :].mean(dim=-3)
-
-
-def linked(first_JI: Tensor, any_JI: Tensor, choice: Choice) -> Tensor:
-    """True where there is a link; of one pair, or of many at once."""
-    found_JI = _is_largest(first_JI, choice.least, dim=-1)
-    left_JI = ~found_JI.any(dim=-2, keepdim=True)
-    return found_JI | (left_JI & _is_largest(any_JI, choice.least_left, dim=-2))
-
-
-def _is_largest(weights_JI: Tensor, least: float, *, dim: int) -> Tensor:
-    """True at the largest weight in each row or column, if that is large enough."""
-    largest, place = weights_JI.max(dim=dim, keepdim=True)
-    return torch.zeros_like(weights_JI, dtype=torch.bool).scatter_(dim, place, largest >= least)
+def _is_largest(sums_JI: Tensor, least: float, *, dim: int) -> Tensor:
+    """True at the largest sum in each row or column, if that is large enough."""
+    largest, place = sums_JI.max(dim=dim, keepdim=True)
+    return torch.zeros_like(sums_JI, dtype=torch.bool).scatter_(dim, place, largest >= least)
 
 
 @torch.no_grad()
-def cross_attention(model: Transformer, source_ids: Sequence[int], target_ids: Sequence[int]) -> Tensor:
-    """The weights of all heads in the steps that produce the target: layers × heads × target × source, eos included."""
+def ways_to_look(model: Transformer, source_ids: Sequence[int], target_ids: Sequence[int]) -> Tensor:
+    """The weights of the steps that produce the target: ways × target × source, eos included.
+
+    Each head of cross-attention; their mean, then each head of the encoder; each head of the decoder, then their mean.
+    """
     source, target = (np.array([*ids, EOS_ID], dtype=np.int64) for ids in (source_ids, target_ids))
     lengths, target_lengths = np.array([len(source)]), np.array([len(target)])
-    with ExitStack() as stack:
-        parts = [layer.cross_attention for layer in model.decoder if isinstance(layer, DecoderLayer)]
-        recorders = [stack.enter_context(recorded_attention(part))[""] for part in parts]
+    with recorded_attention(model) as recorders:
         memory = model.encode(pack_source(source, lengths).to(model.device))
         model.decode(pack_target(shift_right(target), target_lengths, lengths).to(model.device), memory)
-    return torch.stack([recorder.weights[0] for recorder in recorders]).float().cpu()
+    cross_PTS, encoder_PSS, decoder_PTT = (_heads(recorders, *place).float().cpu() for place in PLACES)
+    mean_TS = cross_PTS.mean(dim=0)
+    return torch.cat([cross_PTS, mean_TS @ encoder_PSS, decoder_PTT @ mean_TS])
 
 
-# ------------------------------------------------------------------------------------------------------ choosing heads
+def _heads(recorders: Mapping[str, Recorder], side: str, part: str) -> Tensor:
+    """The weights of all heads of one kind of attention, layer by layer."""
+    places = [name for name in recorders if name.startswith(side) and name.endswith(part)]
+    return torch.cat([recorders[name].weights[0] for name in places])
 
 
-def default_heads(config: ModelConfig) -> Heads:
-    """All heads of the last layer but one, or of the last one of a shallow decoder."""
+def num_ways(config: ModelConfig) -> int:
+    """How many `ways_to_look` there are."""
+    return config.num_heads * (2 * config.decoder_layers + config.encoder_layers)
+
+
+# ----------------------------------------------------------------------------------------------- how much a way counts
+
+
+def default_choice(config: ModelConfig) -> Choice:
+    """The mean of the last layer but one, or of the last one of a shallow decoder, in the first view."""
     layer = config.decoder_layers - (1 if config.decoder_layers <= SHALLOW else 2)
-    return tuple((layer, head) for head in range(config.num_heads))
+    counts_VP = torch.zeros(NUM_VIEWS, num_ways(config))
+    counts_VP[0, layer * config.num_heads : (layer + 1) * config.num_heads] = 1 / config.num_heads
+    return Choice(_counts(counts_VP), 0.0, NEVER)
 
 
 def choice_for(model: Transformer, tokenizer: Tokenizer, languages: tuple[str, str]) -> Choice:
     """Made on the built-in corpus if it has these languages."""
     if languages[0] == languages[1] or not set(languages) <= set(LANGUAGES):
-        return Choice(default_heads(model.config), 0.0, NEVER)
+        return default_choice(model.config)
     corpus = built_in_corpus(*languages, train_pairs=0, held_out_pairs=SENTENCES)
     return choose(model, tokenizer, corpus.valid)
 
 
 def choose(model: Transformer, tokenizer: Tokenizer, examples: Sequence[Example]) -> Choice:
-    """The head with the least alignment error; then the one that helps it most, as long as one helps."""
-    words, gold = [_words(model, tokenizer, e) for e in examples], [e.alignment for e in examples]
-    alone = _alone([each.source for each in words], gold, 0), _alone([each.target for each in words], gold, 1)
-    judge = Judge(words, gold, Choice((), 0.0, WHILE_CHOOSING, *alone))
-    places = [(layer, head) for layer in range(len(model.decoder)) for head in range(model.config.num_heads)]
-    single = judge.ranked([(place,) for place in places])
-    candidates = list(dict.fromkeys(choice.heads[0] for _, choice in single))[:CANDIDATES]
-    error, chosen = single[0]
-    while rest := [place for place in candidates if place not in chosen.heads]:
-        (less, better), *_ = judge.ranked([(*chosen.heads, place) for place in rest])
-        if less >= error:
-            break
-        error, chosen = less, better
-    return judge.ranked([chosen.heads], LEAST_LEFT)[0][1]
-
-
-class Judge:
-    """Knows the alignment error of any choice, of all examples at once; `blank` has the words that stay alone."""
-
-    def __init__(self, words: Sequence[Words], gold: Sequence[Alignment], blank: Choice) -> None:
-        self.blank = blank
-        pairs = [[without(each, weights, blank) for weights in each.weights] for each in words]
-        self.first_NLHJI, self.any_NLHJI = (_padded(each) for each in zip(*pairs, strict=True))
-        self.gold_NJI = torch.zeros(len(words), *self.first_NLHJI.shape[-2:], dtype=torch.bool)
-        for number, alignment in enumerate(gold):
-            for i, j in alignment:
-                self.gold_NJI[number, j, i] = True
-
-    def ranked(self, heads: Sequence[Heads], left: Sequence[float] = (WHILE_CHOOSING,)) -> list[tuple[float, Choice]]:
-        """These heads with every least weight, and the errors; the best first."""
-        errors = []
-        for each in heads:
-            first_NJI, any_NJI = (_mean(weights, each) for weights in (self.first_NLHJI, self.any_NLHJI))
-            for least, least_left in product(LEAST, left):
-                choice = replace(self.blank, heads=each, least=least, least_left=least_left)
-                errors.append((self._error(linked(first_NJI, any_NJI, choice)), choice))
-        return sorted(errors, key=lambda pair: pair[0])
-
-    def _error(self, found_NJI: Tensor) -> float:
-        """As `alignment_error_rate`."""
-        right, total = (found_NJI & self.gold_NJI).sum(), found_NJI.sum() + self.gold_NJI.sum()
-        return 1 - 2 * int(right) / int(total)
-
-
-def _padded(weights: Sequence[Tensor]) -> Tensor:
-    """Weights of many sentences in one tensor, below 0 where a sentence has no word."""
-    num_target, num_source = (max(each.size(dim) for each in weights) for dim in (-2, -1))
-    return torch.stack(
-        [F.pad(each, (0, num_source - each.size(-1), 0, num_target - each.size(-2)), value=-1.0) for each in weights]
-    )
-
-
-def _alone(sentences: Sequence[Sequence[str]], gold: Sequence[Alignment], side: int) -> tuple[str, ...]:
-    """The words that have (almost) never a counterpart."""
-    occurs, linked = Counter[str](), Counter[str]()
-    for words, alignment in zip(sentences, gold, strict=True):
-        occurs.update(words)
-        linked.update(words[place] for place in {link[side] for link in alignment})
-    return tuple(sorted(word for word, n in occurs.items() if n >= OFTEN and linked[word] <= SELDOM * n))
+    """What finds the links of these examples: words that stay alone, and what is learned, if that beats the mean."""
+    source_alone, target_alone = _alone(tokenizer, examples)
+    mean = replace(default_choice(model.config), source_alone=source_alone, target_alone=target_alone)
+    cells = [_cells(_words(model, tokenizer, example), example, mean) for example in examples]
+    counts_F, bias = regression(*(torch.cat(each) for each in zip(*cells, strict=True)))
+    learned = replace(mean, counts=_counts(counts_F.view(NUM_VIEWS, -1)), least=-bias, least_source=-bias)
+    judged = [(_words(model, tokenizer, example), example.alignment) for example in examples[:JUDGED]]
+    return min(learned, mean, key=lambda choice: _error(choice, judged))
 
 
 def _words(model: Transformer, tokenizer: Tokenizer, example: Example) -> Words:
     source_ids, target_ids = tokenizer.encode_batch([example.source, example.target])
-    weights_LHTS = cross_attention(model, source_ids, target_ids)
-    return word_weights(weights_LHTS, tokenizer.pieces(source_ids), tokenizer.pieces(target_ids))
+    weights_PTS = ways_to_look(model, source_ids, target_ids)
+    return word_weights(weights_PTS, tokenizer.pieces(source_ids), tokenizer.pieces(target_ids))
+
+
+def _cells(words: Words, example: Example, choice: Choice) -> tuple[Tensor, Tensor]:
+    """Each pair of words that may be linked: its views, and whether it is."""
+    may_JI = may_link(words, choice)
+    linked_JI = torch.zeros_like(may_JI)
+    for i, j in example.alignment:
+        linked_JI[j, i] = True
+    return words.views_VPJI.flatten(0, 1)[:, may_JI].T.contiguous(), linked_JI[may_JI]
+
+
+def _error(choice: Choice, judged: Sequence[tuple[Words, Alignment]]) -> float:
+    return alignment_error_rate([links(words, choice) for words, _ in judged], [gold for _, gold in judged])
+
+
+def _alone(tokenizer: Tokenizer, examples: Sequence[Example]) -> list[tuple[str, ...]]:
+    """The words of each side that have (almost) never a counterpart."""
+    alone = []
+    for side, texts in enumerate(([e.source for e in examples], [e.target for e in examples])):
+        occurs, linked = Counter[str](), Counter[str]()
+        for ids, example in zip(tokenizer.encode_batch(texts), examples, strict=True):
+            words = _spelled(tokenizer.pieces(ids))
+            occurs.update(words)
+            linked.update(words[place] for place in {link[side] for link in example.alignment})
+        alone.append(tuple(sorted(word for word, n in occurs.items() if n >= OFTEN and linked[word] <= SELDOM * n)))
+    return alone
+
+
+def regression(views_CF: Tensor, linked_C: Tensor) -> tuple[Tensor, float]:
+    """Logistic regression: the counts and the bias under which the sums are the likeliest log odds of links."""
+    counts_F, bias = torch.zeros(views_CF.size(1), requires_grad=True), torch.zeros((), requires_grad=True)
+    optimizer = torch.optim.LBFGS([counts_F, bias], max_iter=ITERATIONS, line_search_fn="strong_wolfe")
+
+    def loss() -> Tensor:
+        optimizer.zero_grad()
+        fit = F.binary_cross_entropy_with_logits(views_CF @ counts_F + bias, linked_C.float())
+        value = fit + DECAY * counts_F.square().sum()
+        value.backward()
+        return value
+
+    with torch.enable_grad():
+        optimizer.step(loss)
+    return counts_F.detach(), bias.item()
+
+
+def _counts(counts_VP: Tensor) -> Counts:
+    return tuple(tuple(view) for view in counts_VP.tolist())
 
 
 def _read(path: Path, config: ModelConfig) -> Choice | None:
@@ -317,8 +328,7 @@ def _read(path: Path, config: ModelConfig) -> Choice | None:
         choice = msgspec.json.decode(path.read_bytes(), type=Choice)
     except (OSError, msgspec.MsgspecError):
         return None
-    fits = all(0 <= layer < config.decoder_layers and 0 <= head < config.num_heads for layer, head in choice.heads)
-    return choice if choice.heads and fits else None
+    return choice if [len(view) for view in choice.counts] == [num_ways(config)] * NUM_VIEWS else None
 
 
 def _write(path: Path, choice: Choice) -> None:
