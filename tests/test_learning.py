@@ -1,4 +1,4 @@
-"""It learns: a copy task and the built-in corpus, to a bound, with a seed that is another one every day."""
+"""It learns: a copy task and the built-in corpus, to a bound, with a seed and a pair that are others every day."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from heedful.evaluation import validation_bleu
 from heedful.grammar import write_corpus
 
 SEED = datetime.datetime.now(datetime.UTC).toordinal()
+PAIRS = ("de-en", "ko-en", "en-ko", "ko-de", "de-ko")  # one a day, beside en-de
 
 
 def test_a_copy_task_is_learned(tmp_path: Path) -> None:
@@ -56,21 +57,29 @@ class Learned(NamedTuple):
         return validation_bleu(found, [self.references], language=self.language).value
 
 
-@pytest.fixture(scope="module", params=["en-de", "ko-en"])
+@pytest.fixture(scope="module", params=[("en-de", 500), (PAIRS[SEED % len(PAIRS)], 750)], ids=lambda param: param[0])
 def learned(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Learned:
-    """In a third of the demo's steps: not all of it, but more than single words."""
-    source, target = request.param.split("-")
-    folder = tmp_path_factory.mktemp(request.param)
+    """With the text of a third or a half of the demo, in steps half as large: not all of it, but whole sentences."""
+    pair, steps = request.param
+    source, target = pair.split("-")
+    folder = tmp_path_factory.mktemp(pair)
     write_corpus(folder, source, target, train_pairs=30_000)
     files = (folder / f"train.{source}", folder / f"train.{target}", folder / "run")
-    heedful.train(*files, preset="tiny", settings={"train.steps": 250, "train.seed": SEED})
+    settings = {
+        "train.seed": SEED,
+        "train.steps": steps,
+        "train.batch_tokens": 1024,
+        "train.warmup_steps": 200,
+        "train.checkpoint_steps": 10,
+    }
+    heedful.train(*files, preset="tiny", settings=settings)
     lines, references = (list(read_lines(folder / f"test.{language}"))[:400] for language in (source, target))
     return Learned(folder / "run", lines, references, target)
 
 
 def test_the_built_in_corpus_is_learned(learned: Learned) -> None:
     bleu = learned.bleu(engine="torch")
-    assert bleu >= 50, f"seed {SEED}: BLEU {bleu:.1f}"
+    assert bleu >= 75, f"seed {SEED}: BLEU {bleu:.1f}"
 
 
 def test_int8_translates_as_well(learned: Learned) -> None:
@@ -87,4 +96,4 @@ def test_words_are_aligned_as_the_grammar_knows_them(learned: Learned) -> None:
     pairs = list(zip(learned.sentences, learned.references, strict=True))
     found = [aligner.align(encode(source), encode(target)) for source, target in pairs]
     error = alignment_error_rate(found, gold[: len(found)])
-    assert error <= 0.35, f"seed {SEED}: {error:.1%}"  # 2 to 9 % after the demo's steps: docs/attention.md
+    assert error <= 0.1, f"seed {SEED}: {error:.1%}"  # half of that after the demo's steps: docs/attention.md
