@@ -58,9 +58,9 @@ def main() -> NoReturn:
 
     When whoever reads our output has left, click ends us without a word.
     """
-    # Threads that have nothing to do sleep, before torch is imported: otherwise they keep a core busy with waiting, and
-    # where another process wants that core, every product takes as long as a turn of the scheduler.
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    # Threads that have waited for some microseconds sleep (OpenMP reads this when torch is imported): otherwise they keep
+    # a core busy with waiting, and where another process wants that core, every product takes a turn of the scheduler.
+    os.environ.setdefault("GOMP_SPINCOUNT", "3000")
     try:
         code = commands.main(prog_name="heedful", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:

@@ -344,12 +344,12 @@ def test_corpus_replaces_nothing(heedful: Run, tmp_path: Path) -> None:
 
 
 def test_threads_that_wait_sleep_unless_told_otherwise(heedful: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
+    monkeypatch.delenv("GOMP_SPINCOUNT", raising=False)
     heedful("config")
-    assert os.environ["OMP_WAIT_POLICY"] == "passive"
-    monkeypatch.setenv("OMP_WAIT_POLICY", "active")
+    assert os.environ["GOMP_SPINCOUNT"] == "3000"
+    monkeypatch.setenv("GOMP_SPINCOUNT", "1")
     heedful("config")
-    assert os.environ["OMP_WAIT_POLICY"] == "active"
+    assert os.environ["GOMP_SPINCOUNT"] == "1"
 
 
 def test_help_is_quick_and_without_torch() -> None:
