@@ -58,7 +58,7 @@ def main() -> NoReturn:
 
     When whoever reads our output has left, click ends us without a word.
     """
-    # Threads that have waited for some microseconds sleep (OpenMP reads this when torch is imported): otherwise they keep
+    # A thread that has waited for some microseconds sleeps (OpenMP reads this as torch is imported): otherwise it keeps
     # a core busy with waiting, and where another process wants that core, every product takes a turn of the scheduler.
     os.environ.setdefault("GOMP_SPINCOUNT", "3000")
     try:
