@@ -109,8 +109,10 @@ class Aligner:
         loaded = load_model(path, device=choose_device(device))
         kept = cache_file(path, KEPT)
         languages = loaded.source_language, loaded.target_language
-        choice = _read(kept, loaded.model.config) or choice_for(loaded.model, loaded.tokenizer, languages)
-        _write(kept, choice)
+        choice = _read(kept, loaded.model.config)
+        if choice is None:
+            choice = choice_for(loaded.model, loaded.tokenizer, languages)
+            _write(kept, choice)
         return cls(loaded.model, loaded.tokenizer, choice)
 
     def align(self, source_ids: Sequence[int], target_ids: Sequence[int]) -> Alignment:

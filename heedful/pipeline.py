@@ -171,9 +171,9 @@ def run_training(
         if world.is_first:
             stack.enter_context(locked(order.run))
             _clean_up(order.run, made)
-            _warn(order.run, made.config, device, say)
         stack.enter_context(process_group(world, device))
         tokenizer, shards, valid = _prepared(order.run, made, world, say_first)
+        _warn(order.run, made.config, device, say_first)
         trainer = _trainer(order, made.config, tokenizer, device=device, world=world, say=say_first)
         if world.is_first:
             write_start(order.run, order.name, trainer, code)
