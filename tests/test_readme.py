@@ -87,6 +87,22 @@ def test_the_papers_map_names_files_and_tests_that_exist() -> None:
         assert f"def {test}(" in (ROOT / "tests" / file).read_text(encoding="utf-8"), f"{file}::{test}"
 
 
+def test_the_evenings_reading_is_as_short_as_it_says() -> None:
+    text = (ROOT / "docs" / "paper.md").read_text(encoding="utf-8")
+    section = text[text.index("## An evening's reading") :].split("\n## ")[0]
+    files = re.findall(r"`(heedful/[\w/]+\.py)`", section)
+    lines = sum(len((ROOT / file).read_text(encoding="utf-8").splitlines()) for file in files)
+    assert "some 2,100 lines" in section
+    assert 2000 < lines < 2200
+    for name in READMES:
+        assert re.search(rf" {len(files)}\D.*2,100.*docs/paper\.md#an-evenings-reading", readme_line(name)), name
+
+
+def readme_line(name: str) -> str:
+    text = (ROOT / name).read_text(encoding="utf-8")
+    return next(line for line in text.splitlines() if "an-evenings-reading" in line)
+
+
 def test_every_make_target_that_the_readme_names_exists() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     targets = re.findall(r"^make (\w+)", "\n".join(blocks("README.md", "sh")), flags=re.MULTILINE)
