@@ -33,7 +33,8 @@ PACKING_SECONDS = 8.0
 
 def tokenising(source: Path, target: Path, tokenizer: Path, run: Path) -> dict[str, Any]:
     """Files → shards, in sentences a second (both sides counted)."""
-    from heedful.pipeline import Order, prepare_run
+    from heedful.pipeline import prepare_run
+    from heedful.planning import Order
 
     data = {"source": [str(source)], "target": [str(target)]}
     started = time.perf_counter()

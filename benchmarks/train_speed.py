@@ -33,7 +33,8 @@ from heedful.batching import Numbers, make_batch, micro_batches, prefetched
 from heedful.checkpoint import load_config
 from heedful.config import Config
 from heedful.cuda_step import CudaStep
-from heedful.pipeline import Order, run_training
+from heedful.pipeline import run_training
+from heedful.planning import Order
 from heedful.shards import Shards, open_shards
 from heedful.sizes import attention_parameters
 from heedful.tokenizer import Tokenizer

@@ -11,7 +11,8 @@ from heedful.config import Layer, read_toml
 from heedful.errors import ConfigError
 from heedful.evaluation import Report
 from heedful.model_evaluation import evaluate_models, keep_on_card
-from heedful.pipeline import Order, Outcome, run_training
+from heedful.pipeline import Outcome, run_training
+from heedful.planning import Order
 from heedful.training import Record
 
 Paths: TypeAlias = str | PathLike[str] | Sequence[str | PathLike[str]]

@@ -16,7 +16,8 @@ from heedful.counting import counted
 from heedful.errors import ConfigError
 from heedful.grammar import DEMO_SENTENCES, LANGUAGES, write_corpus
 from heedful.model_evaluation import evaluate_translator, keep_on_card
-from heedful.pipeline import Order, Outcome, interruptible, run_training
+from heedful.pipeline import Outcome, interruptible, run_training
+from heedful.planning import Order
 from heedful.progress import display, duration, say
 from heedful.translation import Translator
 

@@ -9,26 +9,26 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import msgspec
 import torch
 
 from heedful import checkpoint, language_id
 from heedful.batching import derived_seed
 from heedful.card import holding
 from heedful.cautions import cautions_at_start
-from heedful.config import Config, Layer, to_layer, to_toml
-from heedful.corpus import fingerprint, is_tsv, language_of, languages_of_tsv, read_pairs
+from heedful.config import Config, to_toml
+from heedful.corpus import read_pairs
 from heedful.counting import counted
 from heedful.device import choose_device
 from heedful.distributed import World, check_micro_batches, process_group, world_from_environment
 from heedful.encoding import Encoding
-from heedful.errors import CheckpointError, ConfigError, DataError
+from heedful.errors import CheckpointError
 from heedful.interruption import Interrupted, Interruption
 from heedful.model.transformer import Transformer
 from heedful.model_card import card_in, write_start, write_training_card
+from heedful.planning import Order, plan
 from heedful.provenance import commit
 from heedful.run_folder import (
     TRAINING_DATA,
@@ -38,7 +38,6 @@ from heedful.run_folder import (
     cut_metrics,
     has_begun,
     locked,
-    make_plan,
     write_config,
 )
 from heedful.shards import Counts, Shards, is_current, is_of_other_text, open_shards, prepare
@@ -51,18 +50,6 @@ INITIAL_WEIGHTS = 0  # beside (seed, step ≥ 1, micro-batch), the initial weigh
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
-    """What a user asks for: where the run lies, its settings in layers, and where it computes."""
-
-    run: Path
-    preset: str | None = None
-    layers: tuple[Layer, ...] = ()
-    from_model: Path | None = None
-    device: str = "auto"
-    name: str = ""  # what the model's card calls it; empty: as the run's folder
-
-
-@dataclass(frozen=True, slots=True)
 class Outcome:
     """What a run has come to."""
 
@@ -72,83 +59,6 @@ class Outcome:
     seconds: float  # of training, interruptions not counted
     reason: str
     scores: Scores | None
-
-
-def plan(order: Order) -> Plan:
-    """The settings of this start, checked; languages taken from the files' names where they are not set."""
-    fine_tuned = [_layer_of_model(order.from_model)] if order.from_model else []
-    made = make_plan(order.run, preset_name=order.preset, layers=[*fine_tuned, *order.layers])
-    data = made.config.data
-    if not data.source:
-        raise ConfigError("data.source names no file; give the training text with -s SOURCE -t TARGET")
-    _refuse_unpaired("", data.source, data.target)
-    _refuse_unpaired("valid_", data.valid_source, data.valid_target)
-    _refuse_missing(made)
-    _refuse_bad_validation(_paths(data.valid_source), _paths(data.valid_target))
-    _refuse_steps_that_are_done(order.run, made)
-    return replace(made, config=_with_languages(made.config))
-
-
-def _refuse_unpaired(part: str, source: Sequence[str], target: Sequence[str]) -> None:
-    """Each source file needs its translation, unless it is a TSV that holds both."""
-    names = [f"--{part.replace('_', '-')}{side} (data.{part}{side})" for side in ("source", "target")]
-    if (target or not all(is_tsv(Path(file)) for file in source)) and len(source) != len(target):
-        raise ConfigError(
-            f"{names[0]} names {counted(len(source), 'file')} but {names[1]} {len(target)}; "
-            f"give both, line by line, or one .tsv with both as the source"
-        )
-
-
-def _refuse_bad_validation(source: Sequence[Path], target: Sequence[Path]) -> None:
-    """It is small: what is wrong with it is said before the training text is encoded."""
-    if not source or not all(file.exists() for file in (*source, *target)):
-        return  # none, or gone elsewhere since its tokens were made
-    try:
-        fingerprint((*source, *target))
-        for _ in read_pairs(source, target):
-            pass
-    except DataError as error:
-        raise DataError(f"{error} (data.valid_source, data.valid_target)") from None
-
-
-def _refuse_missing(made: Plan) -> None:
-    """A run goes on without its text, but a file that is named for the first time must be there."""
-    for name, (_, files) in made.changed.items():
-        if name.startswith("data.") and (missing := [file for file in files if not Path(file).exists()]):
-            raise DataError(f"{missing[0]}: no such file ({name})")
-
-
-def _refuse_steps_that_are_done(run: Path, made: Plan) -> None:
-    """Steps cannot be taken back; as many as there are end the run where it stands."""
-    steps, done = made.config.train.steps, max(checkpoint.checkpoint_steps(run), default=0)
-    if "train.steps" in made.changed and steps < done:
-        raise ConfigError(
-            f"train.steps = {steps}, but the run {run} is already at step {done}; "
-            f"train.steps={done} ends it there, and a new folder (-o) begins anew"
-        )
-
-
-def _layer_of_model(path: Path) -> Layer:
-    """Fine-tuning takes sizes, tokenizer and languages from the model that it starts from."""
-    files = checkpoint.find_model(path)
-    config = to_layer(checkpoint.load_config(files.config))
-    languages = {name: config["data"][name] for name in ("source_language", "target_language")}
-    return {"model": config["model"], "tokenizer": {"model": str(files.tokenizer)}, "data": languages}
-
-
-def _with_languages(config: Config) -> Config:
-    data = config.data
-    source, target = _languages(data.source, data.target)
-    data = msgspec.structs.replace(
-        data, source_language=data.source_language or source, target_language=data.target_language or target
-    )
-    return msgspec.structs.replace(config, data=data)
-
-
-def _languages(source: Sequence[str], target: Sequence[str]) -> tuple[str, str]:
-    if not target:
-        return languages_of_tsv(Path(source[0])) or ("", "")
-    return language_of(Path(source[0])) or "", language_of(Path(target[0])) or ""
 
 
 def run_training(

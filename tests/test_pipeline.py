@@ -20,7 +20,8 @@ import torch
 from heedful.checkpoint import checkpoint_steps, find_model, load_tensors
 from heedful.config import Layer
 from heedful.errors import CheckpointError, ConfigError, DataError
-from heedful.pipeline import Order, Outcome, interruptible, run_training
+from heedful.pipeline import Outcome, interruptible, run_training
+from heedful.planning import Order
 from heedful.training import Record, StepRecord, ValidationRecord
 
 MODEL: Layer = {"model": {"d_model": 16, "d_ff": 32, "num_layers": 1, "num_heads": 2}}

@@ -22,7 +22,7 @@ from heedful.commands.options import (
 
 if TYPE_CHECKING:
     from heedful.config import Config, Layer
-    from heedful.pipeline import Order
+    from heedful.planning import Order
 
 
 @click.command()
@@ -52,7 +52,7 @@ def train(
     **flags: Any,
 ) -> None:
     """Train a translator from aligned text files, or go on with a run."""
-    from heedful.pipeline import Order
+    from heedful.planning import Order
 
     name, layers = layers_of(recipe, preset, _flag_layer(**flags), settings)
     order = Order(run, name, tuple(layers), from_model, device, recipe.stem if recipe else "")
@@ -95,7 +95,8 @@ def _launch(order: Order, nproc: int) -> int:
     from heedful.device import choose_device
     from heedful.distributed import World, check_micro_batches
     from heedful.interruption import run_torchrun
-    from heedful.pipeline import interruptible, plan, prepare_run
+    from heedful.pipeline import interruptible, prepare_run
+    from heedful.planning import plan
 
     choose_device(order.device, local_rank=nproc - 1)
     check_micro_batches(World(size=nproc), plan(order).config.train.micro_batches)
@@ -107,7 +108,7 @@ def _launch(order: Order, nproc: int) -> int:
 def _dry_run(order: Order) -> None:
     from heedful.checkpoint import TOKENIZER
     from heedful.config import to_toml
-    from heedful.pipeline import plan
+    from heedful.planning import plan
     from heedful.sizes import memory_estimate
 
     config = plan(order).config
