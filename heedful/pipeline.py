@@ -17,7 +17,6 @@ import torch
 from heedful import checkpoint, language_id
 from heedful.batching import derived_seed
 from heedful.card import holding
-from heedful.cautions import cautions_at_start
 from heedful.config import Config, to_toml
 from heedful.corpus import read_pairs
 from heedful.counting import counted
@@ -28,7 +27,7 @@ from heedful.errors import CheckpointError
 from heedful.interruption import Interrupted, Interruption
 from heedful.model.transformer import Transformer
 from heedful.model_card import card_in, write_start, write_training_card
-from heedful.planning import Order, plan
+from heedful.planning import Order, plan, warnings
 from heedful.provenance import commit
 from heedful.run_folder import (
     TRAINING_DATA,
@@ -83,7 +82,8 @@ def run_training(
             _clean_up(order.run, made)
         stack.enter_context(process_group(world, device))
         tokenizer, shards, valid = _prepared(order.run, made, world, say_first)
-        _warn(order.run, made.config, device, say_first)
+        for warning in warnings(order.run, made.config, device.type):
+            say_first(warning)
         trainer = _trainer(order, made.config, tokenizer, device=device, world=world, say=say_first)
         if world.is_first:
             write_start(order.run, order.name, trainer, code)
@@ -133,13 +133,6 @@ def _clean_up(run: Path, made: Plan) -> None:
         if not _is_config_of(run, made.config):
             (run / checkpoint.TOKENIZER).unlink(missing_ok=True)  # made by other settings, and used by nothing yet
         write_config(run, made.config)
-
-
-def _warn(run: Path, config: Config, device: torch.device, say: Callable[[str], None]) -> None:
-    """Once: who goes on has read it."""
-    if checkpoint.last_whole(run) is None:
-        for caution in cautions_at_start(config, device.type):
-            say(f"warning: {caution}")
 
 
 def _keep_plan(run: Path, made: Plan, say: Callable[[str], None]) -> None:

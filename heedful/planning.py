@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from heedful import checkpoint
+from heedful.cautions import cautions_at_start
 from heedful.config import Config, DataConfig, Layer, to_layer
 from heedful.corpus import fingerprint, is_tsv, language_of, languages_of_tsv, read_pairs
 from heedful.counting import counted
@@ -45,6 +46,13 @@ def plan(order: Order) -> Plan:
     _refuse_bad_validation(data)
     _refuse_steps_that_are_done(order.run, made)
     return replace(made, config=_with_languages(made.config))
+
+
+def warnings(run: Path, config: Config, device: str) -> list[str]:
+    """What a user should read of a plan that is not refused; once: who goes on has read it."""
+    if checkpoint.last_whole(run) is not None:
+        return []
+    return [f"warning: {caution}" for caution in cautions_at_start(config, device)]
 
 
 def _refuse_unpaired(part: str, source: Sequence[str], target: Sequence[str]) -> None:

@@ -142,7 +142,7 @@ ALLOWED: dict[str, set[str]] = {
         "tokenizer",
         "trainer",
     },
-    "planning": {"checkpoint", "config", "corpus", "counting", "errors", "run_folder"},
+    "planning": {"cautions", "checkpoint", "config", "corpus", "counting", "errors", "run_folder"},
     "evaluation": {"counting", "errors", "corpus", "scores", "paper_bleu", "translation"},
     "export": {"errors", "config", "tokenizer", "model", "checkpoint", "export"},
     "attention_map": {"errors", "engines", "model", "packed", "tokenizer", "translation"},

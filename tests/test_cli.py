@@ -296,6 +296,27 @@ def test_dry_run_prints_and_writes_nothing(heedful: Run, text: Path, tmp_path: P
     assert not (tmp_path / "run").exists()
 
 
+def test_dry_run_warns_as_a_start_would_beside_its_output(heedful: Run, text: Path, tmp_path: Path) -> None:
+    files = ["-s", text / "train.en", "-t", text / "train.en", "-o", tmp_path / "run"]
+    settings = [*TINY, *SMALL, "--steps", 1]
+    dry = heedful("train", *files, *settings, "--dry-run")
+    assert "warning" not in dry.out
+    real = [line for line in heedful("train", *files, *settings).err.splitlines() if line.startswith("warning: ")]
+    assert len(real) == 2
+    assert dry.err.splitlines() == real
+    assert heedful("train", *files, *settings, "--dry-run").err == "", "who goes on has read it"
+
+
+@pytest.mark.parametrize(("device", "warned"), [("cpu", True), ("cuda", False)])
+def test_dry_run_warns_of_the_device_that_is_named_wherever_it_runs(
+    heedful: Run, text: Path, tmp_path: Path, device: str, warned: bool
+) -> None:
+    files = ["-s", text / "train.en", "-t", text / "train.de", "-o", tmp_path / "run"]
+    done = heedful("train", *files, "--preset", "base", "--device", device, "--dry-run")
+    assert done.code == 0
+    assert ("days on a CPU" in done.err) == warned
+
+
 def test_dry_run_sees_that_half_of_the_validation_text_is_missing(heedful: Run, text: Path, tmp_path: Path) -> None:
     files = ["-s", text / "train.en", "-t", text / "train.de", "-o", tmp_path / "run"]
     message = one_line(heedful("train", *files, "--valid-source", text / "train.en", "--dry-run"))

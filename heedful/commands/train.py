@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 @device_option
 @click.option("--from", "from_model", type=FILE, metavar="MODEL", help="Fine-tune this model.")
 @click.option("--nproc", type=click.IntRange(1), default=1, help="Processes on this machine (one for each GPU).")
-@click.option("--dry-run", is_flag=True, help="Print the settings, sizes and memory, and leave.")
+@click.option("--dry-run", is_flag=True, help="Print the settings, sizes, memory and warnings, and leave.")
 def train(
     recipe: Path | None,
     run: Path,
@@ -108,7 +108,8 @@ def _launch(order: Order, nproc: int) -> int:
 def _dry_run(order: Order) -> None:
     from heedful.checkpoint import TOKENIZER
     from heedful.config import to_toml
-    from heedful.planning import plan
+    from heedful.device import choose_device
+    from heedful.planning import plan, warnings
     from heedful.sizes import memory_estimate
 
     config = plan(order).config
@@ -120,6 +121,10 @@ def _dry_run(order: Order) -> None:
         f"memory        about {memory.total / 1e9:.1f} GB a process in fp32: {memory.parameters / 1e9:.1f} weights and "
         f"optimizer, {memory.activations / 1e9:.1f} activations, {memory.logits / 1e9:.1f} logits"
     )
+    # A device that is named need not be here: what is to run elsewhere can be looked at anywhere.
+    device = choose_device("auto").type if order.device == "auto" else order.device
+    for warning in warnings(order.run, config, device):
+        say(warning)
 
 
 def _vocab_size(own: Path, config: Config) -> int:
