@@ -9,16 +9,17 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from heedful.config import DEFAULT_PRESET, Config, Layer, differences, preset, read_toml, resolve, to_layer, to_toml
 from heedful.errors import CheckpointError, ConfigError
+from heedful.lock import LOCK, held
 
-CONFIG, TOKENIZER, METRICS, LOCK = "config.toml", "tokenizer.model", "metrics.jsonl", ".lock"
+CONFIG, TOKENIZER, METRICS = "config.toml", "tokenizer.model", "metrics.jsonl"
 CHECKPOINTS = "checkpoints"
 TRAINING_DATA, VALIDATION_DATA = "data/train", "data/valid"
 
@@ -119,39 +120,46 @@ def _writing(path: Path) -> Iterator[None]:
 
 @contextmanager
 def locked(run: Path) -> Iterator[None]:
-    """Hold the run folder: the operating system lets go when the process ends, however it ends."""
-    _make_folder(run)
+    """Hold the run folder. One that was made for this start goes with it, if nothing came of it."""
+    made = _make_folder(run)
+    in_use = CheckpointError(f"{run}: another process is using this run; wait for it or take another")
     with ExitStack() as stack:
+        stack.callback(_remove_empty, made)
         with _writing(run / LOCK):
-            file = stack.enter_context(open(run / LOCK, "a"))
-        try:
-            _lock(file.fileno())
-        except OSError:
-            raise CheckpointError(f"{run}: another process is using this run; wait for it or take another") from None
+            stack.enter_context(held(run / LOCK, in_use))
+        if made:
+            stack.callback(_empty_if_bare, run)
         yield
 
 
-def _make_folder(run: Path) -> None:
+def _make_folder(run: Path) -> list[Path]:
+    """Make it, and what it lies in; returns those that were not there, the innermost first."""
     if run.is_file():
         raise CheckpointError(f"{run}: is a file, and a run is a folder; name another with -o")
-    foreign = run.is_dir() and any(run.iterdir()) and not (run / CONFIG).exists() and not (run / LOCK).exists()
-    if foreign:
-        raise CheckpointError(f"{run}: is not empty and no run of ours ({CONFIG} is missing); take another folder")
+    missing = [folder for folder in (run, *run.parents) if not folder.exists()]
     try:
+        foreign = run.is_dir() and any(run.iterdir()) and not (run / CONFIG).exists() and not (run / LOCK).exists()
         run.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise CheckpointError(f"{run}: cannot be made ({error.strerror})") from None
+    if foreign:
+        raise CheckpointError(f"{run}: is not empty and no run of ours ({CONFIG} is missing); take another folder")
+    return missing
 
 
-def _lock(descriptor: int) -> None:
-    if os.name == "nt":
-        import msvcrt
+def _empty_if_bare(run: Path) -> None:
+    """Take settings and lock away where nothing else is, while it is held: who waits at the lock finds it gone."""
+    with suppress(OSError):
+        if {path.name for path in run.iterdir()} <= {CONFIG, LOCK}:
+            (run / CONFIG).unlink(missing_ok=True)
+            (run / LOCK).unlink(missing_ok=True)
 
-        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
-    else:
-        import fcntl
 
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+def _remove_empty(folders: Sequence[Path]) -> None:
+    """As far as they are: another start may have come into one of them."""
+    with suppress(OSError):
+        for folder in folders:
+            folder.rmdir()
 
 
 def cut_metrics(run: Path, step: int) -> None:

@@ -13,6 +13,7 @@ PACKAGE = Path(__file__).parent.parent / "heedful"
 DATA = {
     "counting",
     "errors",
+    "lock",
     "config",
     "sizes",
     "grammar",
@@ -32,9 +33,10 @@ DATA = {
 ALLOWED: dict[str, set[str]] = {
     "counting": set(),
     "errors": set(),
+    "lock": {"errors"},
     "config": {"errors"},
     "sizes": {"config"},
-    "run_folder": {"errors", "config"},
+    "run_folder": {"errors", "lock", "config"},
     "metrics": {"errors", "run_folder"},
     "grammar": {"errors", "grammar"},
     "corpus": {"counting", "errors"},

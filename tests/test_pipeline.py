@@ -473,6 +473,12 @@ def test_validation_files_of_unequal_length_are_refused_before_anything_is_made(
     assert not (tmp_path / "run").exists()
 
 
+def test_training_files_of_unequal_length_are_refused_and_leave_nothing(text: Path, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"has 600 lines but .* has 40"):
+        start(tmp_path / "run", files(text), {"data": {"target": [str(text / "valid.yy")]}})
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_run_begins_with_its_cautions_and_goes_on_without(text: Path, tmp_path: Path) -> None:
     for steps, warned in ((2, True), (3, False)):
         _, _, said = start(tmp_path / "run", files(text), {"train": {"steps": steps}})
@@ -491,6 +497,7 @@ def test_a_run_without_text_is_refused(tmp_path: Path) -> None:
 def test_a_vocabulary_that_the_text_cannot_fill_is_refused_when_it_was_asked_for(text: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"tokenizer\.vocab_size = 8000: the text can fill at most \d+"):
         start(tmp_path / "run", files(text), {"tokenizer": {"vocab_size": 8000}})
+    assert not (tmp_path / "run").exists()
     outcome, _, _ = start(tmp_path / "run", files(text), {"train": {"steps": 1}})
     assert outcome.step == 1  # the same folder, with a size that the text can fill
 

@@ -5,12 +5,14 @@ import math
 import os
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+import heedful.lock
 from heedful.config import resolve, setting
-from heedful.errors import CheckpointError, ConfigError
+from heedful.errors import CheckpointError, ConfigError, DataError
 from heedful.run_folder import append_metrics, cut_metrics, locked, make_plan, write_config
 
 LOCKING = "import sys, time; from pathlib import Path; from heedful.run_folder import locked\n"
@@ -105,6 +107,75 @@ def test_a_killed_process_lets_go_of_the_folder(tmp_path: Path) -> None:
         holder.kill()
     with locked(tmp_path):
         assert (tmp_path / ".lock").exists()
+
+
+def refused(run: Path, *made: str) -> None:
+    """A start that writes its settings, makes these files, and then finds fault with the text."""
+    with locked(run):
+        write_config(run, resolve())
+        for name in made:
+            (run / name).parent.mkdir(parents=True, exist_ok=True)
+            (run / name).touch()
+        raise DataError("the text is bad")
+
+
+def test_a_folder_that_was_made_for_a_refused_start_goes_with_it(tmp_path: Path) -> None:
+    with pytest.raises(DataError):
+        refused(tmp_path / "runs" / "mine")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_refused_start_leaves_a_folder_that_was_there_before(tmp_path: Path) -> None:
+    (tmp_path / "runs").mkdir()
+    with pytest.raises(DataError):
+        refused(tmp_path / "runs" / "mine")
+    assert list((tmp_path / "runs").iterdir()) == []
+    with pytest.raises(DataError):
+        refused(tmp_path / "runs")
+    assert (tmp_path / "runs" / "config.toml").exists()
+
+
+@pytest.mark.parametrize("made", ["tokenizer.model", "data/train/source.ids", "notes.txt"])
+def test_a_start_that_fails_after_it_made_something_leaves_all(tmp_path: Path, made: str) -> None:
+    with pytest.raises(DataError):
+        refused(tmp_path / "run", made)
+    assert (tmp_path / "run" / made).exists()
+    assert (tmp_path / "run" / "config.toml").exists()
+    with locked(tmp_path / "run"):
+        pass  # it is known as ours
+
+
+def test_a_start_that_stood_at_the_lock_of_a_folder_that_goes_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has opened the lock's file when the first start ends, and would hold a file that has no name."""
+    first, lock = ExitStack(), heedful.lock._lock
+    first.enter_context(locked(tmp_path / "run"))
+
+    def late(descriptor: int) -> None:
+        first.close()
+        lock(descriptor)
+
+    monkeypatch.setattr(heedful.lock, "_lock", late)
+    with pytest.raises(CheckpointError, match="another process is using this run"), locked(tmp_path / "run"):
+        pass
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_start_that_comes_while_a_folder_goes_keeps_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first start has taken its files away, and is about to remove the folder."""
+    run, second, rmdir = tmp_path / "run", ExitStack(), Path.rmdir
+
+    def late(folder: Path) -> None:
+        monkeypatch.undo()
+        second.enter_context(locked(run))
+        rmdir(folder)
+
+    monkeypatch.setattr(Path, "rmdir", late)
+    with pytest.raises(DataError):
+        refused(run)
+    with second:
+        write_config(run, resolve())
 
 
 def test_a_folder_with_other_things_in_it_is_not_taken(tmp_path: Path) -> None:
