@@ -4,7 +4,7 @@ Downloads lie in `downloads/` under their own names, whoever put them there: wha
 again, so that all works without a network. A broken download goes on where it broke. What was found is remembered in
 `fetch.json`; a file without a published digest is trusted the first time and must stay the same after. A text that is
 not as we wrote it is somebody's work, and never written over. Nothing is unpacked under a name that an archive chose:
-members that the catalogue names are read, and the rest is left alone.
+members that the catalogue names are read, and the rest is left alone. One process at a time writes to a folder.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ from msgspec import Struct
 from heedful.catalogue import DataSet, Download, Form, Piece, Split
 from heedful.download import NO_NETWORK, Say, download_to
 from heedful.errors import ConfigError, DataError
+from heedful.lock import held
 
-DOWNLOADS, RECORD, PIECES = "downloads", "fetch.json", ".pieces"
+DOWNLOADS, RECORD, PIECES, LOCK = "downloads", "fetch.json", ".pieces", ".fetch.lock"
 
 _DAMAGED = (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError)
 
@@ -65,15 +66,21 @@ def fetch(wanted: DataSet, folder: Path, *, mirror: str = "", say: Say = lambda 
         _check_mirror(mirror)
     paths = {name: folder / name for name in _text_names(wanted)}
     with _explained(folder):
-        record = _read_record(folder, wanted)
-        _refuse_foreign(paths, record)
+        _refuse_foreign(paths, _read_record(folder, wanted))
         if all(path.exists() for path in paths.values()):
             say(f"{wanted.name} is in {folder} already, unchanged since it was written")
             return paths
         (folder / DOWNLOADS).mkdir(parents=True, exist_ok=True)
-        record = _fetch_all(wanted, folder, record, mirror, say)
-        _write_texts(wanted, folder, record, say)
+        with held(folder / LOCK, _in_use(folder)):
+            record = _read_record(folder, wanted)  # another fetch may have come to its end since
+            _refuse_foreign(paths, record)
+            record = _fetch_all(wanted, folder, record, mirror, say)
+            _write_texts(wanted, folder, record, say)
     return paths
+
+
+def _in_use(folder: Path) -> DataError:
+    return DataError(f"{folder}: is in use, another process fetches into it; wait for it or take another folder (-o)")
 
 
 def _check_mirror(mirror: str) -> None:

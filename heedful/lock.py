@@ -12,8 +12,6 @@ from pathlib import Path
 
 from heedful.errors import HeedfulError
 
-LOCK = ".lock"
-
 
 @contextmanager
 def held(path: Path, in_use: HeedfulError) -> Iterator[None]:

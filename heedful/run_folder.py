@@ -17,9 +17,9 @@ from typing import Any
 
 from heedful.config import DEFAULT_PRESET, Config, Layer, differences, preset, read_toml, resolve, to_layer, to_toml
 from heedful.errors import CheckpointError, ConfigError
-from heedful.lock import LOCK, held
+from heedful.lock import held
 
-CONFIG, TOKENIZER, METRICS = "config.toml", "tokenizer.model", "metrics.jsonl"
+CONFIG, TOKENIZER, METRICS, LOCK = "config.toml", "tokenizer.model", "metrics.jsonl", ".lock"
 CHECKPOINTS = "checkpoints"
 TRAINING_DATA, VALIDATION_DATA = "data/train", "data/valid"
 

@@ -42,7 +42,7 @@ ALLOWED: dict[str, set[str]] = {
     "corpus": {"counting", "errors"},
     "catalogue": {"errors"},
     "download": set(),
-    "fetch": {"errors", "catalogue", "download"},
+    "fetch": {"errors", "lock", "catalogue", "download"},
     "language_id": {"errors"},
     "tokenizer": {"errors"},
     "bpe_dropout": {"tokenizer"},

@@ -8,6 +8,8 @@ import http.server
 import io
 import json
 import re
+import subprocess
+import sys
 import tarfile
 import threading
 from collections.abc import Iterator
@@ -22,6 +24,7 @@ from heedful.cli import commands
 from heedful.corpus import read_pairs
 from heedful.errors import ConfigError, DataError
 from heedful.fetch import fetch
+from heedful.lock import held
 
 SGM = '<doc>\n<seg id="1"> Ein  Satz. </seg>\n<seg id="2">A &amp; B</seg>\n</doc>\n'
 TALK = "<url>http://x</url>\n<speaker>Y</speaker>\n<title>On cats</title>\n<description>About cats</description>\n"
@@ -135,7 +138,7 @@ def test_files_are_fetched_checked_and_written_aligned(server: Server, tmp_path:
     trusted = [line for line in said if "no digest is published" in line]
     assert [line.split(":")[0] for line in trusted] == list(PLAIN), "the archive's digest is published, theirs are not"
     assert sorted(path.name for path in tmp_path.rglob("*") if path.is_file()) == sorted(
-        ["fetch.json", *texts, *PLAIN, "tests.tgz"]
+        ["fetch.json", *texts, *PLAIN, "tests.tgz", ".fetch.lock"]
     ), "nothing is unpacked under a name that the archive chose, and nothing half done is left"
     assert not (tmp_path.parent / "evil").exists()
 
@@ -356,6 +359,44 @@ def test_a_fetch_that_was_killed_while_it_put_its_texts_in_place_goes_on(
             fetch(small(), tmp_path, mirror=server.url)
     assert (tmp_path / "train.en").exists()
     assert fetch(small(), tmp_path, mirror=server.url)["test.en"].exists()
+
+
+def test_a_second_fetch_into_the_same_folder_is_refused_while_the_first_goes_on(server: Server, tmp_path: Path) -> None:
+    serve_small(server)
+    refused: list[str] = []
+
+    def second(said: str) -> None:
+        if said.startswith("fetching"):
+            with pytest.raises(DataError, match="is in use, another process fetches into it") as error:
+                fetch(small(), tmp_path, mirror=server.url)
+            refused.append(str(error.value))
+
+    texts = fetch(small(), tmp_path, mirror=server.url, say=second)
+    assert len(refused) == len(server.requests) == 3, "the second one asked for nothing"
+    assert all(path.exists() for path in texts.values())
+    (tmp_path / "test.en").unlink()
+    fetch(small(), tmp_path, mirror=server.url)  # it is free again
+
+
+def test_a_folder_in_use_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
+    with held(tmp_path / ".fetch.lock", DataError("in use")):
+        command = [sys.executable, "-m", "heedful", "fetch", "multi30k", "-o", str(tmp_path)]
+        done = subprocess.run([*command, "--mirror", "http://127.0.0.1:1"], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[1:] == [
+        f"heedful: {tmp_path}: is in use, another process fetches into it; wait for it or take another folder (-o)"
+    ]
+
+
+def test_a_whole_data_set_is_found_where_nothing_can_be_written(server: Server, tmp_path: Path) -> None:
+    serve_small(server)
+    fetch(small(), tmp_path, mirror=server.url)
+    (tmp_path / ".fetch.lock").unlink()
+    (tmp_path / ".fetch.lock").mkdir()  # as good as a folder that is read-only, also for root
+    assert fetch(small(), tmp_path)["test.en"].exists()
+    (tmp_path / "test.en").unlink()
+    with pytest.raises(DataError, match="cannot be written"):
+        fetch(small(), tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -174,6 +174,7 @@ def test_a_start_that_comes_while_a_folder_goes_keeps_it(tmp_path: Path, monkeyp
     monkeypatch.setattr(Path, "rmdir", late)
     with pytest.raises(DataError):
         refused(run)
+    assert Path.rmdir is rmdir, "the second start came"
     with second:
         write_config(run, resolve())
 
