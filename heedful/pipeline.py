@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 
 import torch
@@ -25,11 +26,13 @@ from heedful.distributed import World, check_micro_batches, process_group, world
 from heedful.encoding import Encoding
 from heedful.errors import CheckpointError
 from heedful.interruption import Interrupted, Interruption
+from heedful.metrics import run_metrics
 from heedful.model.transformer import Transformer
 from heedful.model_card import card_in, write_start, write_training_card
 from heedful.planning import Order, plan, warnings
 from heedful.provenance import commit
 from heedful.run_folder import (
+    METRICS,
     TRAINING_DATA,
     VALIDATION_DATA,
     Plan,
@@ -42,7 +45,7 @@ from heedful.run_folder import (
 from heedful.shards import Counts, Shards, is_current, is_of_other_text, open_shards, prepare
 from heedful.tokenizer import Tokenizer
 from heedful.trainer import Trainer, use_deterministic_algorithms
-from heedful.training import EndRecord, Record, Scores, StepRecord, Validate, ValidationRecord, train
+from heedful.training import EndRecord, Record, Scores, StepRecord, Validate, ValidationRecord, train, validate_now
 from heedful.validation import make_validate
 
 INITIAL_WEIGHTS = 0  # beside (seed, step ≥ 1, micro-batch), the initial weights are step 0
@@ -282,7 +285,8 @@ def _train(
     say: Callable[[str], None],
 ) -> Outcome:
     run, scores, reason = order.run, None, ""
-    for record in train(trainer, shards, run, validate=validate, stop=stop):
+    records = train(trainer, shards, run, validate=validate, stop=stop)
+    for record in chain(_owed_validation(trainer, run, validate), records):
         if isinstance(record, ValidationRecord):
             scores = record.scores
         if isinstance(record, EndRecord):
@@ -295,6 +299,17 @@ def _train(
         _finish(trainer, run, say)
     model, progress = run / checkpoint.MODEL if finished else None, trainer.progress
     return Outcome(run, model, progress.step, progress.seconds, reason, scores)
+
+
+def _owed_validation(trainer: Trainer, run: Path, validate: Validate | None) -> Iterator[Record]:
+    """That of the last step, where the run was stopped right after it: its end lacks nothing that others have."""
+    step, steps = trainer.progress.step, trainer.config.train.steps
+    if validate and step >= steps and not _is_validated(run, step):
+        yield validate_now(trainer, validate)
+
+
+def _is_validated(run: Path, step: int) -> bool:
+    return (run / METRICS).is_file() and any(each["step"] == step for each in run_metrics(run)["validation"])
 
 
 def _log(run: Path, record: Record) -> None:

@@ -116,7 +116,10 @@ class Clock:
 def train(
     trainer: Trainer, shards: Shards, run: Path, *, validate: Validate | None, stop: Callable[[], bool]
 ) -> Iterator[Record]:
-    """Train until the steps are done, patience ends, or `stop` says so; yields what happens."""
+    """Train until the steps are done, patience ends, or `stop` says so; yields what happens.
+
+    A stop is a checkpoint away, also after the last step, which is then not validated: who stops us may not wait.
+    """
     config, clock = trainer.config.train, Clock(trainer.progress.seconds)
     reason = "steps" if trainer.progress.step >= config.steps else ""
     reason = reason or (_out_of_patience(trainer) if validate else "")
@@ -137,8 +140,8 @@ def train(
                 yield from pending.record()
             yield from pending.pace()
             if validate and validates:
-                with _uncounted(trainer, clock), _explained_out_of_memory(config):
-                    validation = _validation(trainer, validate)
+                with _uncounted(trainer, clock):
+                    validation = validate_now(trainer, validate)
                 yield validation
                 reason = reason or _out_of_patience(trainer)
             if reason or minutes_up or step % config.checkpoint_steps == 0:
@@ -243,12 +246,12 @@ def _not_finite(trainer: Trainer, run: Path, steps: int) -> str:
     )
 
 
-def _validation(trainer: Trainer, validate: Validate) -> ValidationRecord:
+def validate_now(trainer: Trainer, validate: Validate) -> ValidationRecord:
     """The first rank validates; the others wait, and learn the loss, on which patience depends."""
     scores = Scores(0.0, 1.0)
     if trainer.world.is_first:
         trainer.model.eval()
-        with torch.no_grad(), trainer.averaged():
+        with torch.no_grad(), trainer.averaged(), _explained_out_of_memory(trainer.config.train):
             scores = validate(trainer.model)
         trainer.model.train()
     loss = float(trainer.world.sum(torch.tensor([scores.loss], dtype=torch.float64)).item())

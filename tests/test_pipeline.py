@@ -147,6 +147,25 @@ def test_fewer_steps_than_are_done_are_refused_and_as_many_end_the_run(text: Pat
     assert ended.model is not None
 
 
+@pytest.mark.parametrize("steps", [23, 40])
+def test_a_run_that_was_stopped_where_it_ends_is_validated_there_at_the_next_start(
+    text: Path, tmp_path: Path, steps: int
+) -> None:
+    def validated() -> list[int]:
+        lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+        return [line["step"] for line in lines if line["kind"] == "validation"]
+
+    stops = iter([False] * 22 + [True])
+    order = Order(tmp_path / "run", "tiny", (MODEL, TRAIN, files(text, valid=True), {"train": {"steps": steps}}))
+    stopped = run_training(order, say=lambda _: None, on_record=lambda *_: None, stop=lambda: next(stops))
+    assert (stopped.step, stopped.reason) == (23, "stopped")
+    assert validated() == [20]
+    for _ in range(2):  # and once is enough
+        ended, _, _ = start(tmp_path / "run", {"train": {"steps": 23}})
+        assert (ended.step, ended.reason) == (23, "steps")
+        assert validated() == [20, 23]
+
+
 @pytest.mark.parametrize("seed", [1, 2])
 def test_a_run_killed_at_any_moment_ends_with_the_same_bits(
     text: Path, tmp_path: Path, unbroken: Path, seed: int
