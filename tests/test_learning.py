@@ -1,8 +1,7 @@
-"""It learns: a copy task and the built-in corpus, to a bound, with a seed and a pair that are others every day."""
+"""It learns: a copy task and the built-in corpus, to a bound; of the built-in pairs the demo's and the hardest."""
 
 from __future__ import annotations
 
-import datetime
 import random
 from pathlib import Path
 from typing import NamedTuple
@@ -15,8 +14,7 @@ from heedful.corpus import read_lines
 from heedful.evaluation import validation_bleu
 from heedful.grammar import write_corpus
 
-SEED = datetime.datetime.now(datetime.UTC).toordinal()
-PAIRS = ("de-en", "ko-en", "en-ko", "ko-de", "de-ko")  # one a day, beside en-de
+SEED = 1
 
 
 def test_a_copy_task_is_learned(tmp_path: Path) -> None:
@@ -39,7 +37,7 @@ def test_a_copy_task_is_learned(tmp_path: Path) -> None:
     translator = heedful.Translator.load(tmp_path / "run", device="cpu")
     copies = [translation.text for translation in translator.translate(lines[-100:])]
     right = sum(copy == line for copy, line in zip(copies, lines[-100:], strict=True))
-    assert right >= 80, f"seed {SEED}: {right} of 100 lines were copied"
+    assert right >= 80, f"{right} of 100 lines were copied"
 
 
 class Learned(NamedTuple):
@@ -57,7 +55,7 @@ class Learned(NamedTuple):
         return validation_bleu(found, [self.references], language=self.language).value
 
 
-@pytest.fixture(scope="module", params=[("en-de", 500), (PAIRS[SEED % len(PAIRS)], 750)], ids=lambda param: param[0])
+@pytest.fixture(scope="module", params=[("en-de", 500), ("de-ko", 750)], ids=lambda param: param[0])
 def learned(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Learned:
     """With the text of a third or a half of the demo, in steps half as large: not all of it, but whole sentences."""
     pair, steps = request.param
@@ -79,13 +77,13 @@ def learned(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReq
 
 def test_the_built_in_corpus_is_learned(learned: Learned) -> None:
     bleu = learned.bleu(engine="torch")
-    assert bleu >= 75, f"seed {SEED}: BLEU {bleu:.1f}"
+    assert bleu >= 75, f"BLEU {bleu:.1f}"
 
 
 def test_int8_translates_as_well(learned: Learned) -> None:
     pytest.importorskip("ctranslate2")
     exact, rounded = learned.bleu(engine="torch"), learned.bleu(engine="ctranslate2")
-    assert rounded >= exact - 0.3, f"seed {SEED}: BLEU {exact:.2f} in float32, {rounded:.2f} in int8"
+    assert rounded >= exact - 0.3, f"BLEU {exact:.2f} in float32, {rounded:.2f} in int8"
 
 
 def test_words_are_aligned_as_the_grammar_knows_them(learned: Learned) -> None:
@@ -96,4 +94,4 @@ def test_words_are_aligned_as_the_grammar_knows_them(learned: Learned) -> None:
     pairs = list(zip(learned.sentences, learned.references, strict=True))
     found = [aligner.align(encode(source), encode(target)) for source, target in pairs]
     error = alignment_error_rate(found, gold[: len(found)])
-    assert error <= 0.1, f"seed {SEED}: {error:.1%}"  # half of that after the demo's steps: docs/attention.md
+    assert error <= 0.1, f"{error:.1%}"  # half of that after the demo's steps: docs/attention.md
