@@ -13,6 +13,9 @@ from heedful.errors import DeviceError
 DEVICES = ("auto", "cpu", "cuda", "mps")
 BFLOAT16_CAPABILITY = (8, 0)  # of the GPU; older ones have no such numbers
 COMPILERS = ("gcc", "clang", "cc")
+# The kernels hold 64 tokens of a whole head in shared memory: heads of 256 do not fit the 99 KB of smaller GPUs, and
+# those of 512 no GPU.
+WIDEST_HEAD = 128
 
 
 def choose_device(name: str, *, local_rank: int = 0) -> torch.device:
@@ -32,9 +35,9 @@ def choose_device(name: str, *, local_rank: int = 0) -> torch.device:
     return torch.device(name, local_rank) if name == "cuda" else torch.device(name)
 
 
-def has_kernels(device: torch.device) -> bool:
-    """Whether our kernels can run there: Triton compiles them, and needs a C compiler for what launches them."""
-    if device.type != "cuda" or find_spec("triton") is None:
+def has_kernels(device: torch.device, widest_head: int) -> bool:
+    """Whether our kernels can run there for such heads: Triton compiles them, and a C compiler what launches them."""
+    if device.type != "cuda" or find_spec("triton") is None or widest_head > WIDEST_HEAD:
         return False
     has_compiler = "CC" in os.environ or any(map(shutil.which, COMPILERS))
     return has_compiler and torch.cuda.get_device_capability(device) >= BFLOAT16_CAPABILITY

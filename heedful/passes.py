@@ -157,7 +157,7 @@ class KernelPasses:
 
 
 def make_passes(model: Transformer, config: Config, *, precision: str, world: World) -> Passes[Any]:
-    """The kernels where they are made for it: bfloat16 on CUDA."""
-    if precision == "bf16" and has_kernels(model.device):
+    """The kernels where they are made for it: bfloat16 on CUDA, heads that fit."""
+    if precision == "bf16" and has_kernels(model.device, config.model.widest_head):
         return KernelPasses(model, config, world=world)
     return PlainPasses(model, config, world=world, autocast=precision == "bf16")

@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from heedful.config import ModelConfig
+from heedful.device import WIDEST_HEAD
 from heedful.layout import Lengths
 from heedful.loss import smoothed_cross_entropy
 from heedful.model.attention import plain_attention, split_heads
@@ -147,7 +148,7 @@ def test_attention_is_equation_1(name: str, kind: str, dtype: torch.dtype) -> No
 
 @on_kernels
 @pytest.mark.parametrize("kind", ["causal", "cross"])
-@pytest.mark.parametrize("sizes", [(1, 24, 16), (3, 5, 40), (2, 64, 32)], ids=str)
+@pytest.mark.parametrize("sizes", [(1, 24, 16), (3, 5, 40), (2, 64, 32), (1, WIDEST_HEAD, WIDEST_HEAD)], ids=str)
 def test_attention_takes_any_width_of_a_head(sizes: tuple[int, int, int], kind: str) -> None:
     _check_attention(_lengths("short"), kind=kind, sizes=sizes, dtype=DTYPES[-1])
 

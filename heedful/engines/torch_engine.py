@@ -76,7 +76,7 @@ class TorchEngine:
     @cached_property
     def lanes(self) -> Lanes | None:
         """The fast road, where there is one."""
-        if len(self.models) > 1 or not has_kernels(self.device):
+        if len(self.models) > 1 or not has_kernels(self.device, self.models[0].config.widest_head):
             return None
         from heedful.engines.lanes import Lanes  # needs Triton, which is not everywhere
 
