@@ -106,6 +106,11 @@ class Evaluation(Struct, frozen=True, kw_only=True):
         search = f"beam{self.beam_size}-alpha{self.alpha}-{self.engine.replace(' ', '-')}"
         return f"{self.name}.{self.sha256[:8]}.{search}.txt"
 
+    def with_contrast_of(self, older: Evaluation) -> Evaluation:
+        """These scores, and the contrastive accuracy of older ones of the same weights."""
+        report = msgspec.structs.replace(self.report, contrastive_accuracy=older.report.contrastive_accuracy)
+        return msgspec.structs.replace(self, contrast=older.contrast, report=report)
+
 
 class Card(Struct, frozen=True, kw_only=True):
     """All of it. `config` is the resolved configuration; where a setting is a file, its name alone."""
@@ -126,8 +131,14 @@ class Card(Struct, frozen=True, kw_only=True):
         return msgspec.json.format(msgspec.json.encode(self), indent=1).decode() + "\n"
 
     def with_evaluation(self, evaluation: Evaluation) -> Card:
-        """The card with these scores added, or in the place of older ones on the same test set that were made alike."""
+        """The card with these scores added, or in the place of older ones on the same test set that were made alike.
+
+        A contrastive accuracy that is not measured again stays: the weights are the same.
+        """
         others = [each for each in self.evaluations if each.key != evaluation.key]
+        for older in self.evaluations:
+            if older.key == evaluation.key and evaluation.contrast is None:
+                evaluation = evaluation.with_contrast_of(older)
         return msgspec.structs.replace(self, evaluations=tuple(sorted([*others, evaluation], key=lambda e: e.key)))
 
 

@@ -302,6 +302,24 @@ def test_a_second_evaluation_takes_the_place_of_the_first_of_its_kind(text: Path
     assert len(load_card(model).evaluations) == 2, "a file of the same name with other text is another test set"
 
 
+def test_a_contrastive_accuracy_stays_until_another_is_measured(text: Path, tmp_path: Path) -> None:
+    model = small_model(tmp_path / "small")
+    evaluated(model, text, "--contrast", text / "pronouns.tsv")
+    (before,) = load_card(model).evaluations
+    assert json.loads(evaluated(model, text, "--format", "json").stdout)["contrastive_accuracy"] is None
+    (after,) = load_card(model).evaluations
+    assert after.date >= before.date
+    assert after.contrast == before.contrast == text_file(text / "pronouns.tsv")
+    assert after.report == before.report
+    evaluated(model, text, "-b", 2)
+    assert [each.contrast is None for each in load_card(model).evaluations] == [True, False]
+    (tmp_path / "other.tsv").write_text("it ran\tes lief\tsie lief\nit ran\tsie lief\tes lief\n", encoding="utf-8")
+    evaluated(model, text, "--contrast", tmp_path / "other.tsv")
+    last = load_card(model).evaluations[-1]
+    assert last.contrast == text_file(tmp_path / "other.tsv")
+    assert last.report.contrastive_accuracy == 0.5
+
+
 def test_another_beam_alpha_or_engine_makes_another_score(text: Path, tmp_path: Path) -> None:
     model = small_model(tmp_path / "small")
     evaluated(model, text)
