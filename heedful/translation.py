@@ -311,8 +311,8 @@ def one_line(text: str) -> str:
 # ---------------------------------------------------------------------------------------------------------- splitting
 
 # What may end a sentence, with the quotes and brackets that close behind it: a full stop before a space, or its East
-# Asian brothers before anything.
-_END = re.compile(r"""[.!?…]+["'”’»“)\]]*(?=\s)|[。｡！？]+["”’」』）]*""")
+# Asian brothers before anything. A run of marks is looked at from its first one only: no other could end elsewhere.
+_END = re.compile(r"""(?<![.!?…])[.!?…]+["'”’»“)\]]*(?=\s)|[。｡！？]+["”’」』）]*""")
 _WORD_BEFORE_STOP = re.compile(r"(\w+)\.$")
 # A full stop behind these is no end, as far as one can tell (English and German).
 _ABBREVIATIONS = re.compile(

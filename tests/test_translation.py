@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -20,7 +22,7 @@ from heedful.errors import CheckpointError, ConfigError, DataError, DeviceError,
 from heedful.model.transformer import Transformer
 from heedful.search import Hypothesis
 from heedful.tokenizer import Tokenizer
-from heedful.translation import Translator, one_line, sentences
+from heedful.translation import _END, Translator, one_line, sentences
 from tests.small_translator import small_translator
 
 TEXT = [
@@ -176,6 +178,21 @@ def test_sentences_end_where_a_reader_would_say_so(expected: list[str]) -> None:
 
 def test_sentences_of_east_asian_text_need_no_space() -> None:
     assert sentences("動物。「道路！」終") == ["動物。", "「道路！」", "終"]
+
+
+PLAIN_END = re.compile(r"""[.!?…]+["'”’»“)\]]*(?=\s)|[。｡！？]+["”’」』）]*""")
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.text(".!?…\"')” 。！？」ab\n", max_size=14))
+def test_marks_end_a_sentence_wherever_one_begins_to_read_them(text: str) -> None:
+    assert [m.span() for m in _END.finditer(text)] == [m.span() for m in PLAIN_END.finditer(text)]
+
+
+def test_a_long_run_of_marks_takes_no_time() -> None:
+    begin = time.process_time()
+    assert sentences("." * 30_000 + "so. B") == ["." * 30_000 + "so.", "B"]
+    assert time.process_time() - begin < 2  # each mark once: milliseconds; each with all that follow it: 12 s
 
 
 def test_n_best_texts_come_with_scores_and_pieces(echo: Translator) -> None:
