@@ -265,6 +265,21 @@ def test_two_workers_may_have_the_last_units_of_a_job() -> None:
     assert job.future.result(0) == ["A", "B"]
 
 
+def test_a_job_of_three_batches_keeps_three_workers_busy() -> None:
+    async def work() -> None:
+        gate = Gate()
+        with queue_of(max_batch=4, num_workers=3) as queue:
+            await asyncio.sleep(0.05)  # now all of them wait
+            job = asyncio.ensure_future(queue.run("k", gate, [f"{n}" for n in range(12)]))
+            try:
+                await asyncio.wait_for(until(lambda: len(gate.batches) == 3), 2)
+            finally:
+                gate.open.set()
+            assert await job == [f"{n}!" for n in range(12)]
+
+    in_loop(work)
+
+
 def test_a_closed_queue_finishes_what_it_has_and_takes_nothing_more() -> None:
     async def work() -> None:
         gate = Gate()

@@ -186,7 +186,10 @@ class BatchQueue:
         """Wait for work; an empty batch means that there will be no more."""
         with self._changed:
             self._changed.wait_for(lambda: self._jobs or self._closed)
-            return self._take() if self._jobs else []
+            batch = self._take() if self._jobs else []
+            if self._jobs:
+                self._changed.notify()  # a job wakes one worker as it comes; what is left is for the next
+            return batch
 
     def _take(self) -> _Batch:
         """One unit of each job in turn, of the jobs that can go with the first; who had no turn is first next time."""
