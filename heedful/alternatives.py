@@ -77,7 +77,7 @@ def alternatives_at(
     for token, probability in found:
         ids = tuple(request.prefix_ids) if token == eos else next(finished)[0].ids
         word = _word_at(translator.tokenizer, ids, begin)
-        result.append(Alternative(word, probability, _line(translator.tokenizer, translation, part_number, ids)))
+        result.append(Alternative(word, probability, _line(translator, translation, part_number, ids)))
     return result
 
 
@@ -117,7 +117,8 @@ def _word_at(tokenizer: Tokenizer, ids: tuple[int, ...], begin: int) -> str:
     return tokenizer.decode([i for i, word in zip(ids[begin:], words, strict=True) if word == 0])
 
 
-def _line(tokenizer: Tokenizer, translation: Translation, part_number: int, ids: tuple[int, ...]) -> str:
-    texts = [tokenizer.decode(part.ids) for part in translation.hypotheses[0].parts]
-    texts[part_number] = tokenizer.decode(ids)
-    return " ".join(text for text in texts if text)
+def _line(translator: Translator, translation: Translation, part_number: int, ids: tuple[int, ...]) -> str:
+    """The line with one of its parts translated otherwise."""
+    parts = [part.ids for part in translation.hypotheses[0].parts]
+    parts[part_number] = ids
+    return translator.joined(parts, translation.glues)

@@ -94,6 +94,7 @@ class Translation:
     hypotheses: tuple[TextHypothesis, ...]
     num_parts: int  # more than 1: the line was too long and was split; 0: it is blank
     source_ids: tuple[tuple[int, ...], ...] = ()  # of each part, as the model got them
+    glues: tuple[str, ...] = ()  # what stands before the translation of each part
 
     def record(self) -> dict[str, Any]:
         """What is written as one line of jsonl."""
@@ -261,17 +262,20 @@ class Translator:
             ranks: Iterable[tuple[Hypothesis, ...]] = zip(found[0])
         else:
             ranks = [tuple(part[min(n, len(part) - 1)] for part in found) for n in range(max(map(len, found)))]
-        hypotheses = tuple([TextHypothesis(self._text(line.parts, rank), rank, self.tokenizer) for rank in ranks])
+        glues = tuple([part.glue for part in line.parts])
+        texts = [(self.joined([part.ids for part in rank], glues), rank) for rank in ranks]
+        hypotheses = tuple([TextHypothesis(text, rank, self.tokenizer) for text, rank in texts])
         source_ids = tuple([tuple(part.ids) for part in line.parts])
-        return Translation(line.source, hypotheses[0].text, hypotheses, len(line.parts), source_ids)
+        return Translation(line.source, hypotheses[0].text, hypotheses, len(line.parts), source_ids, glues)
 
-    def _text(self, parts: Sequence[_Part], hypotheses: Sequence[Hypothesis]) -> str:
-        texts = [one_line(self.tokenizer.decode(hypothesis.ids)) for hypothesis in hypotheses]
+    def joined(self, parts: Sequence[Sequence[int]], glues: Sequence[str]) -> str:
+        """The text of a line whose parts were translated into these ids."""
+        texts = [one_line(self.tokenizer.decode(ids)) for ids in parts]
         if self._without_spaces:
             return "".join(texts)
         if len(texts) == 1:
             return texts[0].strip()
-        return "".join([part.glue + text for part, text in zip(parts, texts, strict=True)]).strip()
+        return "".join([glue + text for glue, text in zip(glues, texts, strict=True)]).strip()
 
 
 def _uneven(number: int, fewer: str, more: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from heedful.alternatives import alternatives_at, word_confidences
@@ -71,6 +72,23 @@ def test_words_before_the_place_stay(translator: Translator, translation: Transl
 
 def test_behind_the_last_word_the_end_is_an_alternative(translator: Translator, translation: Translation) -> None:
     found = alternatives_at(translator, translation, words_of(translation), count=40)
+    assert [one.text for one in found if not one.word] == [translation.text]
+
+
+@pytest.mark.parametrize(
+    ("line", "target"),
+    [(" ".join(TEXT[:1] * 2), "de"), ("x" * 60, "de"), (" ".join(TEXT[:1] * 2), "zh")],
+    ids=["sentences", "within a word", "a language without spaces"],
+)
+def test_the_parts_of_a_split_line_are_joined_as_in_its_translation(
+    translator: Translator, line: str, target: str
+) -> None:
+    data = msgspec.structs.replace(translator.config.data, max_length=20, target_language=target)
+    config = msgspec.structs.replace(translator.config, data=data)
+    split = Translator(translator.engine, translator.tokenizer, config)
+    (translation,) = split.translate([line])
+    assert translation.num_parts > 1
+    found = alternatives_at(split, translation, words_of(translation), count=40)
     assert [one.text for one in found if not one.word] == [translation.text]
 
 
