@@ -3,8 +3,9 @@
     python recipes/run.py multi30k-en-de --data data/multi30k [--seeds 1 2 3] [-o runs]
 
 The folder holds train.en, train.de, valid.en, … and the test sets named below, plain or as .gz or .xz. The card of seed
-n is then in runs/RECIPE-n/model/card.json. A run that was interrupted goes on. With --publish the cards are copied to
-results/ when all are there; one of other weights that lies there already gives way with --force alone.
+n is then in runs/RECIPE-n/model/card.json. Of the built-in corpus the pronouns are scored too. A run that was
+interrupted goes on. With --publish the cards are copied to results/ when all are there; one of other weights that lies
+there already gives way with --force alone.
 """
 
 from __future__ import annotations
@@ -69,6 +70,13 @@ def validation(recipe: str) -> str:
     return next((name for prefix, name in VALIDATION.items() if recipe.startswith(prefix)), "valid")
 
 
+def contrast(recipe: str, data: Path) -> tuple[str, ...]:
+    """The pronouns that `heedful corpus` writes for pairs into German, to be scored as `heedful demo` does."""
+    pronouns = data / "pronouns.tsv"
+    is_ours = recipe.startswith("built-in") and languages(recipe)[1] == "de"
+    return ("--contrast", str(pronouns)) if is_ours and pronouns.exists() else ()
+
+
 def find(folder: Path, name: str) -> str:
     """The file of that name, plain or packed."""
     for suffix in ("", ".xz", ".gz"):
@@ -95,7 +103,7 @@ def run(recipe: str, data: Path, output: Path, seed: int, device: str) -> Path:
     heedful("train", str(HERE / f"{recipe}.toml"), *named, "-o", str(folder), *how)
     for name in test_sets:
         pair = ("-s", find(data, f"{name}.{source}"), "-r", find(data, f"{name}.{target}"))
-        heedful("evaluate", "-m", str(folder), *pair, "--device", device)
+        heedful("evaluate", "-m", str(folder), *pair, *contrast(recipe, data), "--device", device)
     return folder / "model" / "card.json"
 
 

@@ -5,12 +5,15 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from heedful.card import Card, load_card
+from heedful.card import Card, load_card, named_files
 from heedful.cli import commands
 from heedful.config import Config, preset, read_toml, resolve
 from recipes import run
 
-RECIPES = sorted((Path(__file__).parent.parent / "recipes").glob("*.toml"))
+ROOT = Path(__file__).parent.parent
+RECIPES = sorted((ROOT / "recipes").glob("*.toml"))
+RESULTS = sorted((ROOT / "results").glob("*.json"))
+FILES = ("source", "target", "valid_source", "valid_target", "source_language", "target_language")
 
 
 def load(path: Path) -> Config:
@@ -43,6 +46,33 @@ def test_every_recipe_can_be_run_from_a_folder_of_data(
     done = CliRunner().invoke(commands, [*asked[0], "--dry-run"], catch_exceptions=False)
     assert done.exit_code == 0, done.output
     assert "seed = 3" in done.output
+
+
+@pytest.mark.parametrize("path", RESULTS, ids=lambda path: path.stem)
+def test_every_result_is_that_of_a_recipe_with_its_settings(path: Path) -> None:
+    """But for the seed and the files, which `recipes/run.py` is told."""
+    card = load_card(path)
+    recipe = named_files(load(ROOT / "recipes" / f"{card.name}.toml"))
+    assert (card.source_language, card.target_language) == run.languages(card.name)
+    recipe["train"]["seed"] = card.config["train"]["seed"]
+    recipe["data"] |= {name: card.config["data"][name] for name in FILES}
+    assert recipe == card.config
+
+
+@pytest.mark.parametrize("recipe", ["built-in-en-de", "built-in-ko-en", "multi30k-en-de"])
+def test_what_has_a_contrastive_accuracy_in_the_results_gets_it_again(
+    recipe: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pronouns are those of the built-in corpus, whatever else lies in a folder."""
+    names = ("train", "valid", *run.tests(recipe))
+    for name in (*(f"{name}.{language}" for name in names for language in run.languages(recipe)), "pronouns.tsv"):
+        (tmp_path / name).write_text("a\n", encoding="utf-8")
+    asked: list[tuple[str, ...]] = []
+    monkeypatch.setattr(run, "heedful", lambda *arguments: asked.append(arguments))
+    run.run(recipe, tmp_path, tmp_path / "runs", seed=1, device="cpu")
+    for evaluation in load_card(ROOT / "results" / f"{recipe}-1.json").evaluations:
+        (arguments,) = [each for each in asked if str(tmp_path / evaluation.name) in each and each[0] == "evaluate"]
+        assert (str(tmp_path / "pronouns.tsv") in arguments) == (evaluation.contrast is not None)
 
 
 def test_a_recipe_that_is_not_there_is_one_line(
