@@ -12,6 +12,7 @@ import click
 import pytest
 
 import heedful
+from heedful import tokenizer
 from heedful.cli import commands
 
 ROOT = Path(__file__).parent.parent
@@ -85,6 +86,13 @@ def test_the_papers_map_names_files_and_tests_that_exist() -> None:
     assert len(tests) > 25
     for file, test in tests:
         assert f"def {test}(" in (ROOT / "tests" / file).read_text(encoding="utf-8"), f"{file}::{test}"
+
+
+def test_the_departures_say_what_the_vocabulary_is_learned_from() -> None:
+    text = (ROOT / "docs" / "paper.md").read_text(encoding="utf-8")
+    rows = {row.split(" |")[0]: row for row in re.findall(r"^\| (.*)", text, flags=re.MULTILINE)}
+    assert f"of more than {tokenizer._SAMPLED_LINES:,} from a random sample" in rows["vocabulary"]
+    assert "from the text before cleaning" in rows["cleaning, `data.max_length_ratio`, `data.drop_copies`"]
 
 
 def test_the_evenings_reading_is_as_short_as_it_says() -> None:
