@@ -53,7 +53,7 @@ def _same_files(config: Config) -> list[str]:
 def _long_on_cpu(config: Config) -> list[str]:
     """Forward and backward take about 6 operations for each parameter and token."""
     train, parameters = config.train, num_parameters(config.model, config.tokenizer.vocab_size)
-    operations = 6 * parameters * train.steps * train.batch_tokens * train.copies
+    operations = 6 * parameters * train.steps * train.batch_tokens
     if operations < DAY_ON_CPU:
         return []
     return [

@@ -52,6 +52,13 @@ def test_a_model_that_takes_days_on_a_cpu_is_named_there_alone(name: str) -> Non
     assert cautions_at_start(resolve(preset(name)), "cuda") == []
 
 
+def test_a_batch_holds_the_copies_of_r_drop_already() -> None:
+    """So that they take no longer on a CPU: half a day is no days."""
+    half_a_day = {"steps": 50_000, "batch_tokens": 20_000}
+    for train in (half_a_day, half_a_day | {"r_drop": 5.0}):
+        assert cautions_at_start(resolve(preset("small"), {"train": train}), "cpu") == []
+
+
 def test_text_that_is_its_own_translation_is_named(tokenizer: Tokenizer) -> None:
     same = resolve({"data": {"source": ["a.en", "b.en"], "target": ["a.de", "./b.en"]}})
     (found,) = cautions_at_start(same, "cuda")
