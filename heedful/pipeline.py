@@ -172,12 +172,28 @@ def _prepared(
 
 def _tokenizer(run: Path, made: Plan, say: Callable[[str], None]) -> Tokenizer:
     path, config = run / checkpoint.TOKENIZER, made.config
+    if path.exists() and _is_of_other_text(run, config):
+        say("the training text is not what the vocabulary was made from: both are made anew")
+        path.unlink()
     if not path.exists():
         if config.tokenizer.model:
             Tokenizer.load(Path(config.tokenizer.model)).save(path)
         else:
             _learn_tokenizer(made, say).save(path)
     return Tokenizer.load(path)
+
+
+def _is_of_other_text(run: Path, config: Config) -> bool:
+    """Whether the text changed after the vocabulary was made; with a checkpoint, what there is must do.
+
+    Encoded text knows its files by content; without it a younger file tells.
+    """
+    path, source, target = run / checkpoint.TOKENIZER, _paths(config.data.source), _paths(config.data.target)
+    if checkpoint.last_whole(run) or not all(file.exists() for file in (*source, *target)):
+        return False
+    if any(file.stat().st_mtime_ns > path.stat().st_mtime_ns for file in (*source, *target)):
+        return True
+    return is_of_other_text(run / TRAINING_DATA, source, target, Encoding.for_training(config, Tokenizer.load(path)))
 
 
 def _learn_tokenizer(made: Plan, say: Callable[[str], None]) -> Tokenizer:

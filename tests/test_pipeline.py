@@ -264,6 +264,26 @@ def test_ctrl_c_before_the_first_step_says_what_is_kept(
     assert start(run, files(text), {"train": {"steps": 1}})[0].step == 1
 
 
+@pytest.mark.parametrize("stage", ["_make_shards", "_trainer"])
+def test_text_that_changed_before_the_first_step_gets_a_vocabulary_of_its_own(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str
+) -> None:
+    short: Layer = {"train": {"steps": 1}}
+    for name in ("train.xx", "train.yy"):
+        (tmp_path / name).write_text("".join(f"{n} {n + 7}\n" for n in range(600)), encoding="utf-8")
+    with monkeypatch.context() as patch, contextlib.suppress(SystemExit):
+        end_in(stage, patch)
+        with interruptible(tmp_path / "run", say=lambda _: None):
+            start(tmp_path / "run", files(tmp_path), short)
+    for name in ("train.xx", "train.yy"):
+        shutil.copyfile(text / name, tmp_path / name)
+    said = start(tmp_path / "run", files(tmp_path), short)[2]
+    start(tmp_path / "fresh", files(tmp_path), short)
+    assert any("not what the vocabulary was made from" in line for line in said)
+    assert_same_weights(tmp_path / "run", tmp_path / "fresh")
+    assert len({(tmp_path / run / "tokenizer.model").read_bytes() for run in ("run", "fresh")}) == 1
+
+
 SHARED = ["--precision", "fp64", "--set", "train.micro_batches=4", "--set", "train.warmup_steps=40"]
 
 
