@@ -59,7 +59,7 @@ def trace(
     steps, found = (
         beam(translator, source_ids, prefix or "", options)
         if target is None
-        else ([], [_given(translator.tokenizer.encode(one_line(target)))])
+        else ([], [_given(_checked_target(translator, target))])
     )
     if not 0 <= hypothesis < len(found):
         raise DataError(f"hypothesis = {hypothesis}: there are {len(found)} of them, counted from 0")
@@ -90,7 +90,7 @@ def look(translator: Translator, text: str, target: str | None = None) -> Attent
     """Where the model looks for its best translation of a text, or for a given one."""
     source_ids = _checked(translator, text)
     if target is not None:
-        return map_of_ids(translator, source_ids, translator.tokenizer.encode(one_line(target)))
+        return map_of_ids(translator, source_ids, _checked_target(translator, target))
     return map_of_ids(translator, source_ids, beam(translator, source_ids, "", translator.options)[1][0].ids)
 
 
@@ -116,6 +116,17 @@ def _checked(translator: Translator, text: str) -> list[int]:
         limit = translator.config.data.max_length
         raise DataError(f"the text has more than {limit} pieces, and is translated in parts; look at one sentence")
     return parts[0].ids
+
+
+def _checked_target(translator: Translator, target: str) -> list[int]:
+    """The ids of a given translation, which is no longer than the model's own may become: maps grow with its square."""
+    ids, data, decode = translator.tokenizer.encode(one_line(target)), translator.config.data, translator.config.decode
+    if len(ids) > data.max_length + decode.max_extra:
+        raise DataError(
+            f"the given translation has {len(ids)} pieces, more than data.max_length = {data.max_length} and "
+            f"decode.max_extra = {decode.max_extra} allow; give a shorter one"
+        )
+    return ids
 
 
 def _given(ids: Sequence[int]) -> Hypothesis:

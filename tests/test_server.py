@@ -430,6 +430,7 @@ def test_a_model_without_its_run_has_no_curves(client: TestClient) -> None:
         ("/api/trace", {"q": "a", "hypothesis": 9}, "hypothesis = 9"),
         ("/api/trace", {"q": "a " * 500}, ""),
         ("/api/trace", {"q": "a", "prefix": "b " * 500}, ""),
+        ("/api/trace", {"q": "a", "target_text": "☃" * 1000}, "data.max_length = "),
         ("/api/trace", {"q": "a", "source": "zz"}, "zz is not supported"),
     ],
 )

@@ -18,7 +18,7 @@ from heedful.attention_map import KINDS, Kind, attention_map
 from heedful.errors import CheckpointError, DataError
 from heedful.metrics import Tail, run_metrics
 from heedful.run_folder import append_metrics, cut_metrics
-from heedful.trace import folder_card, model_card, positions, prepare, trace
+from heedful.trace import folder_card, look, model_card, positions, prepare, trace
 from heedful.translation import Translator
 from tests.small_translator import TEXT, save_translator, small_translator
 
@@ -133,6 +133,14 @@ def test_a_blank_text_is_refused(translator: Translator, text: str) -> None:
 def test_a_text_that_would_be_split_is_refused(translator: Translator) -> None:
     with pytest.raises(DataError, match="more than 200 pieces"):
         trace(translator, " ".join([TEXT[0]] * 40))
+
+
+def test_a_given_target_may_be_as_long_as_a_translation_may_become(translator: Translator) -> None:
+    (longest,) = trace(translator, TEXT[0], target="☃" * 68)["hypotheses"]  # three bytes, and pieces, each
+    assert len(longest["pieces"]) == translator.config.data.max_length + translator.config.decode.max_extra + 1
+    for refuse in (trace, look):
+        with pytest.raises(DataError, match="has 208 pieces, more than data.max_length = 200"):
+            refuse(translator, TEXT[0], target="☃" * 69)
 
 
 def test_the_card_tells_the_sizes(translator: Translator) -> None:
