@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ from heedful.worked import halves, num_vector_bytes, vectors
 
 TOP = 8  # choices shown at each place
 MANY_PIECES = 128  # more, and only the layers that are asked for are sent
-ALTERNATIVE_BYTES = 300_000  # more, and alternatives come without their attention, which can be asked for
+ALTERNATIVE_BYTES = 300_000  # of attention; alternatives behind that come without theirs, which can be asked for
 VECTOR_BYTES = 1_000_000  # more, and only those of the layers that are asked for are sent
 
 
@@ -63,21 +63,23 @@ def trace(
     )
     if not 0 <= hypothesis < len(found):
         raise DataError(f"hypothesis = {hypothesis}: there are {len(found)} of them, counted from 0")
-    maps = [map_of_ids(translator, source_ids, each.ids) for each in found]
-    shown = _layers(maps[hypothesis], layers)
-    others = _others(maps, hypothesis, shown, other_vector_bytes)
+    kept = {number: map_of_ids(translator, source_ids, found[number].ids) for number in {0, hypothesis}}
+    chosen = kept[hypothesis]
+    shown = _layers(chosen, layers)
+    maps = (kept.get(number) or map_of_ids(translator, source_ids, each.ids) for number, each in enumerate(found))
+    sent = _with_numbers(maps, chosen, shown, other_vector_bytes)
     return {
-        "source": {"text": text, "language": translator.source_language, **_tokens(maps[0].source)},
+        "source": {"text": text, "language": translator.source_language, **_tokens(chosen.source)},
         "target": {"language": translator.target_language, "given": target is not None, "prefix": prefix or ""},
         "beam": {"width": width, "alpha": options.alpha, "steps": steps},
-        "heads": {kind: roles.record() for kind, roles in head_roles(translator, maps[0]).items()},
+        "heads": {kind: roles.record() for kind, roles in head_roles(translator, kept[0]).items()},
         "model": model_card(translator),
         "hypotheses": [
-            {**_hypothesis(translator, each, its_map), **other}
-            for each, its_map, other in zip(found, maps, others, strict=True)
+            {**_hypothesis(translator, each, its_map), **numbers}
+            for each, (its_map, numbers) in zip(found, sent, strict=True)
         ],
-        "attention": {kind: _weights(maps[hypothesis], kind, shown) for kind in KINDS},
-        "vectors": _vectors(maps[hypothesis], shown, layers, vector_bytes),
+        "attention": {kind: _weights(chosen, kind, shown) for kind in KINDS},
+        "vectors": _vectors(chosen, shown, layers, vector_bytes),
     }
 
 
@@ -262,21 +264,25 @@ def _weights(found: AttentionMap, kind: Kind, layers: Iterable[int]) -> dict[str
     return {"shape": list(bytes_LHTS.shape), "dtype": "u8", "layers": here, "data": data}
 
 
-def _others(maps: Sequence[AttentionMap], chosen: int, shown: Sequence[int], vector_bytes: int) -> list[dict[str, Any]]:
-    """The attention and vectors of the translations beside the chosen one; nothing where it would be too much."""
+def _with_numbers(
+    maps: Iterable[AttentionMap], chosen: AttentionMap, shown: Sequence[int], vector_bytes: int
+) -> Iterator[tuple[AttentionMap, dict[str, Any]]]:
+    """Each map with the attention and vectors to send beside those of the chosen one, as long as there is room.
+
+    Maps are made as they are asked for, and not kept: those of a long sentence are large.
+    """
     kinds: tuple[Kind, ...] = ("cross", "decoder")
-    rest = [found for number, found in enumerate(maps) if number != chosen]
-    size = sum(found.weights_LHTS[kind][:1].numel() for found in rest for kind in kinds) * len(shown)
-    if size > ALTERNATIVE_BYTES:
-        return [{"attention": None, "vectors": None}] * len(maps)
-    with_vectors = sum(num_vector_bytes(found, shown) for found in rest) <= vector_bytes
-    return [
-        {
-            "attention": None if number == chosen else {kind: _weights(found, kind, shown) for kind in kinds},
-            "vectors": vectors(found, shown) if with_vectors and number != chosen else None,
-        }
-        for number, found in enumerate(maps)
-    ]
+    room, vector_room = ALTERNATIVE_BYTES, vector_bytes
+    for found in maps:
+        numbers: dict[str, Any] = {"attention": None, "vectors": None}
+        if found is not chosen:
+            room -= sum(found.weights_LHTS[kind][:1].numel() for kind in kinds) * len(shown)
+            vector_room -= num_vector_bytes(found, shown)
+            if room >= 0:
+                numbers["attention"] = {kind: _weights(found, kind, shown) for kind in kinds}
+            if room >= 0 and vector_room >= 0:
+                numbers["vectors"] = vectors(found, shown)
+        yield found, numbers
 
 
 def _vectors(

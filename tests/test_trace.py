@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import math
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 import torch
 
 from heedful import heads
-from heedful.attention_map import KINDS, Kind, attention_map
+from heedful.attention_map import KINDS, AttentionMap, Kind, attention_map, map_of_ids
 from heedful.errors import CheckpointError, DataError
 from heedful.metrics import Tail, run_metrics
 from heedful.run_folder import append_metrics, cut_metrics
@@ -112,8 +113,25 @@ def test_alternatives_bring_their_attention_unless_it_is_too_much(
     best, *others = found["hypotheses"]
     assert best["attention"] is None, "it is at the top"
     assert [numbers(each["attention"]["cross"]).shape[2] for each in others] == [len(e["pieces"]) for e in others]
-    monkeypatch.setattr("heedful.trace.ALTERNATIVE_BYTES", 10)
-    assert all(each["attention"] is None for each in trace(translator, TEXT[0])["hypotheses"])
+    first = sum(numbers(others[0]["attention"][kind]).size for kind in ("cross", "decoder"))
+    for room, has in ((first - 1, [False] * 3), (first, [False, True, False])):
+        monkeypatch.setattr("heedful.trace.ALTERNATIVE_BYTES", room)
+        assert [each["attention"] is not None for each in trace(translator, TEXT[0])["hypotheses"]] == has
+
+
+def test_however_wide_the_beam_few_maps_are_in_memory(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, most = list[weakref.ref[torch.Tensor]](), 0
+
+    def counted(*arguments: Any) -> AttentionMap:
+        nonlocal most
+        found = map_of_ids(*arguments)
+        made.append(weakref.ref(found.reading.log_probs_TV))
+        most = max(most, sum(each() is not None for each in made))
+        return found
+
+    monkeypatch.setattr("heedful.trace.map_of_ids", counted)
+    assert len(trace(translator, TEXT[0], beam_size=8)["hypotheses"]) == len(made) == 8
+    assert most <= 3, "the best, and one more while the one before it is let go"
 
 
 def test_the_vectors_give_the_weights_back(found: dict[str, Any]) -> None:
@@ -139,7 +157,7 @@ def test_a_given_target_may_be_as_long_as_a_translation_may_become(translator: T
     (longest,) = trace(translator, TEXT[0], target="☃" * 68)["hypotheses"]  # three bytes, and pieces, each
     assert len(longest["pieces"]) == translator.config.data.max_length + translator.config.decode.max_extra + 1
     for refuse in (trace, look):
-        with pytest.raises(DataError, match="has 208 pieces, more than data.max_length = 200"):
+        with pytest.raises(DataError, match=r"has 208 pieces, more than data\.max_length = 200"):
             refuse(translator, TEXT[0], target="☃" * 69)
 
 
