@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from msgspec.structs import asdict
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
@@ -307,6 +308,27 @@ def load_config(path: Path) -> Config:
     """The configuration in a config.toml that we wrote."""
     _, layer = read_toml(path)
     return resolve(layer)
+
+
+def check_same_model(models: Sequence[ModelFiles]) -> None:
+    """An error where weights do not belong together: numbers of other words, languages or sizes have no mean."""
+    first, *others = models
+    expected = _what_weights_mean(first)
+    for files in others:
+        for name, value in _what_weights_mean(files).items():
+            if value != expected[name]:
+                raise CheckpointError(
+                    f"{files.weights}: its {name} is {value!r}, where {first.weights} has {expected[name]!r}; "
+                    f"only checkpoints of one model average"
+                )
+
+
+def _what_weights_mean(files: ModelFiles) -> dict[str, object]:
+    """Vocabulary, languages and sizes; dropout is a matter of training."""
+    config = load_config(files.config)
+    languages = {f"data.{side}_language": getattr(config.data, f"{side}_language") for side in ("source", "target")}
+    sizes = {f"model.{name}": value for name, value in asdict(config.model).items() if name != "dropout"}
+    return {**languages, **sizes, "vocabulary": Tokenizer.load(files.tokenizer).fingerprint[:8]}
 
 
 def load_model(path: Path, *, device: torch.device, dtype: torch.dtype = torch.float32) -> LoadedModel:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +22,18 @@ TEXT = [
 
 
 def small_model(
-    folder: Path, *, seed: int = 1, vocab_size: int = 400, data: dict[str, Any] | None = None, **model: Any
+    folder: Path,
+    *,
+    seed: int = 1,
+    vocab_size: int = 400,
+    text: Sequence[str] = TEXT,
+    data: dict[str, Any] | None = None,
+    **model: Any,
 ) -> Path:
     """A model folder; its weights are large enough for it to have opinions, and its outputs end sooner or later."""
     shape = {"d_model": 16, "d_ff": 24, "num_layers": 2, "num_heads": 2} | model
     config = resolve({"data": {"source_language": "en", "target_language": "de"} | (data or {}), "model": shape})
-    tokenizer = Tokenizer.learn_at_most(TEXT, vocab_size, seed=1)
+    tokenizer = Tokenizer.learn_at_most(text, vocab_size, seed=1)
     torch.manual_seed(seed)
     random = Transformer(config.model, tokenizer.vocab_size)
     for name, parameter in random.named_parameters():

@@ -21,6 +21,7 @@ from heedful import cli
 from heedful.config import resolve
 from heedful.lines import output_file
 from heedful.sizes import num_parameters
+from tests.small_models import TEXT, small_model
 
 ROOT = Path(__file__).parent.parent
 TRAINING = ["train.batch_tokens=256", "train.warmup_steps=1", "data.max_length=40"]
@@ -350,6 +351,24 @@ def test_average_makes_a_model(heedful: Run, model: Path, tmp_path: Path) -> Non
     assert heedful("average", checkpoint, checkpoint, "-o", tmp_path / "mean").code == 0
     assert heedful("translate", "-m", tmp_path / "mean", stdin=b"the\n").out.count("\n") == 1
     assert "is there already" in one_line(heedful("average", checkpoint, "-o", tmp_path / "mean"))
+
+
+def test_models_that_do_not_belong_together_have_no_average(heedful: Run, tmp_path: Path) -> None:
+    """Whose shapes are equal, so that only their settings and vocabularies tell them apart."""
+    one = small_model(tmp_path / "one", vocab_size=304)
+    others = {
+        "model.num_heads is 4, where": small_model(tmp_path / "heads", vocab_size=304, num_heads=4),
+        "data.source_language is 'de', where": small_model(
+            tmp_path / "back", vocab_size=304, data={"source_language": "de", "target_language": "en"}
+        ),
+        "vocabulary is ": small_model(tmp_path / "words", vocab_size=304, text=[line.upper() for line in TEXT]),
+    }
+    for problem, other in others.items():
+        said = one_line(heedful("average", one, other, "-o", tmp_path / "mean"))
+        assert f"{other / 'model.safetensors'}: its {problem}" in said
+        assert not (tmp_path / "mean").exists()
+    regular = small_model(tmp_path / "regular", vocab_size=304, seed=2, dropout=0.3)
+    assert heedful("average", one, regular, "-o", tmp_path / "mean").code == 0
 
 
 def test_corpus_writes_aligned_files(heedful: Run, tmp_path: Path) -> None:

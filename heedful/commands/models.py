@@ -71,11 +71,12 @@ def config(recipe: Path | None, preset: str | None, settings: tuple[str, ...]) -
 def average(checkpoints: tuple[Path, ...], output: Path) -> None:
     """Average the weights of several CHECKPOINTS of one run into a model folder."""
     from heedful.checkpoint import average as mean
-    from heedful.checkpoint import find_model, load_config, save_model
+    from heedful.checkpoint import check_same_model, find_model, load_config, save_model
     from heedful.errors import CheckpointError
 
     if output.exists():
         raise CheckpointError(f"{output}: is there already; name a new folder")
     files = [find_model(path) for path in checkpoints]
+    check_same_model(files)
     save_model(output, mean([f.weights for f in files]), load_config(files[0].config), files[0].tokenizer)
     say(f"the average of {counted(len(files), 'checkpoint')} is in {output}")
