@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -105,7 +106,15 @@ def _write_file(path: Path, content: Mapping[str, Tensor] | str | Path) -> None:
     elif isinstance(content, str):
         path.write_text(content, encoding="utf-8")
     else:
-        save_file({name: tensor.detach().contiguous() for name, tensor in content.items()}, path, metadata=FORMAT)
+        write_tensors(path, content, FORMAT)
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str]) -> None:
+    """A safetensors file that may be read by whoever may read any other new file; by itself only its owner may."""
+    path.touch()
+    mode = stat.S_IMODE(path.stat().st_mode)
+    save_file({name: tensor.detach().contiguous() for name, tensor in tensors.items()}, path, metadata=metadata)
+    path.chmod(mode)
 
 
 def _flush(path: Path) -> None:

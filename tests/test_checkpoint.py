@@ -1,10 +1,11 @@
 """Checkpoints: whole or not there at all; what to resume from, what to average, what a MODEL may be."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from heedful import checkpoint
 from heedful.checkpoint import Snapshot, find_model, load_model, load_tensors, save_checkpoint, step_folder
 from heedful.config import Config, resolve
 from heedful.errors import CheckpointError
+from heedful.export.marian import write_huggingface
 from heedful.model.transformer import Transformer
 from heedful.packed import pack_source, pack_target
 from heedful.run_folder import write_config
@@ -52,6 +54,26 @@ def test_a_checkpoint_comes_back_as_it_was(tmp_path: Path) -> None:
     assert torch.equal(loaded.weights["w"], torch.full((3,), 2.5))
     assert loaded.state == {"step": 7}
     assert checkpoint.last_whole(tmp_path) == folder
+
+
+@pytest.fixture
+def set_umask() -> Iterator[Callable[[int], int]]:
+    """What is set is taken back."""
+    before = os.umask(0)
+    yield os.umask
+    os.umask(before)
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o077, 0o002], ids=oct)
+def test_whoever_may_read_an_ordinary_file_may_read_the_weights(
+    umask: int, tmp_path: Path, tokenizer: Tokenizer, set_umask: Callable[[int], int]
+) -> None:
+    set_umask(umask)
+    run_with_model(tmp_path / "run", tokenizer)
+    write_huggingface(load_model(tmp_path / "run", device=torch.device("cpu")), tmp_path / "export")
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert len([path for path in files if path.suffix == ".safetensors"]) == 4
+    assert {path: oct(path.stat().st_mode & 0o777) for path in files} == dict.fromkeys(files, oct(0o666 & ~umask))
 
 
 def test_save_then_load_gives_the_same_logits(tmp_path: Path, tokenizer: Tokenizer) -> None:

@@ -17,10 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from heedful.checkpoint import LoadedModel
+from heedful.checkpoint import LoadedModel, write_tensors
 from heedful.config import DecodeConfig, ModelConfig
 from heedful.errors import ConfigError
 from heedful.export import new_folder
@@ -45,8 +44,7 @@ def write_huggingface(loaded: LoadedModel, folder: Path) -> None:
         "tokenizer_config.json": _tokenizer_config(loaded),
     }
     with new_folder(folder) as temporary:
-        tensors = {name: tensor.contiguous() for name, tensor in marian_state_dict(loaded.model).items()}
-        save_file(tensors, temporary / "model.safetensors", metadata={"format": "pt"})
+        write_tensors(temporary / "model.safetensors", marian_state_dict(loaded.model), {"format": "pt"})
         for name in ("source.spm", "target.spm"):
             (temporary / name).write_bytes(tokenizer.model)
         for name, content in texts.items():
