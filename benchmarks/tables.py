@@ -72,7 +72,13 @@ class Peer(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     metric: str
     value: float
     system: str
+    search: str
     source: str
+
+    @property
+    def whose(self) -> str:
+        """Whose figure it is, and how it was searched."""
+        return f"{self.system}; {self.search}"
 
 
 class _Peers(Struct, frozen=True, forbid_unknown_fields=True):
@@ -114,11 +120,12 @@ def _readme_line(row: Row, evaluations: Sequence[Evaluation], peers: Sequence[Pe
     names = [name for name in METRICS if name in IN_README or name in {peer.metric for peer in peers}]
     figures = [f"{_metric(name, evaluations)} **{value}**" for name in names if (value := figure(name, evaluations))]
     card = row.cards[0]
-    seeds = f" ({len(evaluations)} {words.seeds})" if len(evaluations) > 1 else ""
+    remarks = [f"{len(evaluations)} {words.seeds}"] if len(evaluations) > 1 else []
+    remarks += [_searched(card, evaluations[0])] if peers else []
     return [
         f"`{row.name}`",
         f"{evaluations[0].name}, {card.source_language}-{card.target_language}{_search(row, evaluations[0])}",
-        "; ".join(figures) + seeds,
+        "; ".join(figures) + (f" ({'; '.join(remarks)})" if remarks else ""),
         "; ".join(map(_theirs, peers)),
         _trained(row),
     ]
@@ -128,6 +135,13 @@ def _search(row: Row, evaluation: Evaluation) -> str:
     """How it was searched, where a test set was searched in several ways."""
     names = [evaluations[0].name for evaluations in _by_test(row)]
     return f"; {evaluation.search}" if names.count(evaluation.name) > 1 else ""
+
+
+def _searched(card: Card, evaluation: Evaluation) -> str:
+    """How ours was searched, in the words of peers.toml: for a figure that has others beside it."""
+    search = "greedy" if evaluation.beam_size == 1 else f"beam {evaluation.beam_size}"
+    averaged = len(card.training.averaged_steps) if card.training else 1
+    return f"{search}, {averaged} checkpoints averaged" if averaged > 1 else search
 
 
 def figure(name: str, evaluations: Sequence[Evaluation]) -> str:
@@ -143,7 +157,7 @@ def _metric(name: str, evaluations: Sequence[Evaluation]) -> str:
 
 
 def _theirs(peer: Peer) -> str:
-    return f"{peer.metric} {peer.value} ({peer.system})"
+    return f"{peer.metric} {peer.value} ({peer.whose})"
 
 
 def _beside(card: Card, evaluation: Evaluation, peers: Sequence[Peer]) -> list[Peer]:
@@ -225,7 +239,7 @@ def _test_section(card: Card, evaluations: Sequence[Evaluation], peers: Sequence
         theirs = [peer for peer in _beside(card, first, peers) if peer.metric == name]
         value = figure(name, evaluations)
         if value or theirs:
-            beside = "; ".join(f"{peer.value} ({peer.system})" for peer in theirs)
+            beside = "; ".join(f"{peer.value} ({peer.whose})" for peer in theirs)
             table.append([_metric(name, evaluations), value + _interval(name, evaluations), beside])
     lines = [
         f"### {first.name}",
@@ -247,8 +261,8 @@ def _interval(name: str, evaluations: Sequence[Evaluation]) -> str:
 
 
 def _peer_chapter(peers: Sequence[Peer]) -> str:
-    table = [["data", "test set", "metric", "figure", "whose", "where from"]]
-    table += [[p.data, f"{p.test}, {p.pair}", p.metric, str(p.value), p.system, p.source] for p in peers]
+    table = [["data", "test set", "metric", "figure", "whose", "searched", "where from"]]
+    table += [[p.data, f"{p.test}, {p.pair}", p.metric, str(p.value), p.system, p.search, p.source] for p in peers]
     return "\n".join(["## Figures of others", "", *markdown_table(table)])
 
 

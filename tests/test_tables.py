@@ -149,6 +149,17 @@ def test_a_card_stands_beside_its_peers_under_the_same_metric(root: Path) -> Non
     assert "3" * 64 in files["results.md"]
 
 
+def test_figures_side_by_side_say_how_each_was_searched(root: Path) -> None:
+    wide = evaluation("valid.de", REFERENCES)
+    files = written(root, card(1, wide, msgspec.structs.replace(wide, beam_size=1)))
+    lines = [line for line in files["README.md"].splitlines() if "valid.de" in line]
+    for line, search in zip(lines, ("beam 4", "greedy"), strict=True):
+        assert f"sacreBLEU **100.00** ({search}, 2 checkpoints averaged)" in line
+        assert "JoeyNMT 2.3 after 7.4 minutes on an H200; greedy)" in line
+    alone = written(root, card(1, wide, name="europarl-en-de"))["README.md"]
+    assert "sacreBLEU **100.00** |" in alone, "where nothing stands beside it, docs/results.md says how"
+
+
 def test_a_test_set_of_the_same_name_but_of_other_data_gets_no_peers(root: Path) -> None:
     files = written(root, card(1, evaluation("valid.de", REFERENCES), name="europarl-en-de"))
     (line,) = [line for line in files["README.md"].splitlines() if "europarl" in line]
@@ -159,7 +170,7 @@ def test_seeds_make_one_line_with_mean_and_spread(root: Path) -> None:
     scored = [evaluation("valid.de", [*REFERENCES[:2], last]) for last in ("Das Tier ging.", "Die Straße.", "Nicht.")]
     files = written(root, *(card(seed, each) for seed, each in enumerate(scored)))
     (line,) = [line for line in files["README.md"].splitlines() if "valid.de" in line and "multi30k-en-de`" in line]
-    assert "(3 seeds)" in line
+    assert "(3 seeds; " in line
     assert "11.0 ± 1.0 s" in line
     assert files["results.md"].count("## multi30k-en-de:") == 1
     assert "| seeds | 0, 1, 2 |" in files["results.md"]
@@ -170,7 +181,7 @@ def test_other_searches_are_other_lines_and_say_how(root: Path) -> None:
     narrow = msgspec.structs.replace(evaluation("valid.de", [*REFERENCES[:2], "Nicht."]), beam_size=1)
     files = written(root, card(1, wide, narrow), card(2, wide))
     lines = [line for line in files["README.md"].splitlines() if "valid.de, en-de; beam" in line]
-    assert ["(2 seeds)" in line for line in lines if "beam 4, α 0.6, torch" in line] == [True]
+    assert ["(2 seeds; " in line for line in lines if "beam 4, α 0.6, torch" in line] == [True]
     assert ["seeds" in line for line in lines if "beam 1, α 0.6, torch" in line] == [False]
 
 
