@@ -53,6 +53,28 @@ def _where_to_look(error: click.ClickException) -> str:
     return f" ({context.command_path} --help shows how)" if context else ""
 
 
+def _os_error(error: OSError) -> str:
+    """What the system refused, and where; a full disk behind stdout has no name."""
+    return f"{error.filename or 'stdout, or a file'}: cannot be read or written ({error.strerror or error})"
+
+
+def _open_closed_streams() -> None:
+    """A stream that was closed (`2>&-`) leads nowhere; else the next file that is opened would get its number."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    sys.stdin = sys.stdin or open(0, closefd=False)  # noqa: SIM115 (for as long as we live)
+    sys.stderr = sys.stderr or open(2, "w", closefd=False)  # noqa: SIM115
+
+
+def _leave_stdout() -> None:
+    """Python writes what is left for stdout as it ends, and would complain of the same again."""
+    if sys.stdout is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def main() -> NoReturn:
     """Run the command; a user's mistake is one line and an exit code, never a traceback.
 
@@ -61,6 +83,7 @@ def main() -> NoReturn:
     # A thread that has waited for some microseconds sleeps (OpenMP reads this as torch is imported): otherwise it keeps
     # a core busy with waiting, and where another process wants that core, every product takes a turn of the scheduler.
     os.environ.setdefault("GOMP_SPINCOUNT", "3000")
+    _open_closed_streams()
     try:
         code = commands.main(prog_name="heedful", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
@@ -72,6 +95,11 @@ def main() -> NoReturn:
     except HeedfulError as error:
         say(f"heedful: {error}")
         code = 1 if isinstance(error, TrainingError) else 2
+        note_error(code)
+    except OSError as error:
+        say(f"heedful: {_os_error(error)}")
+        _leave_stdout()
+        code = 2
         note_error(code)
     except (click.Abort, KeyboardInterrupt):
         code = 130

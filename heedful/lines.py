@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import queue
+import shutil
 import sys
 import threading
 from collections.abc import Iterator
@@ -66,20 +68,46 @@ def _read_into(ready: queue.Queue[str | BaseException], lines: Iterator[str]) ->
 
 @contextmanager
 def output_file(path: Path | None) -> Iterator[TextIO]:
-    """stdout, or a file that takes its name when all is written; what had that name before stays until then."""
+    """stdout, or a file, or what is no file: a pipe or a device is written into as it is, and never replaced."""
     if path is None:
-        sys.stdout.reconfigure(encoding="utf-8", newline="\n")  # type: ignore[union-attr]
-        yield sys.stdout
+        yield _stdout()
         sys.stdout.flush()
         return
-    temporary = path.with_name(f".{path.name}.writing")
     try:
-        with temporary.open("w", encoding="utf-8", newline="\n") as file:
+        with _straight(path) if _is_special(path) else _whole(path.resolve()) as file:
             yield file
-        temporary.replace(path)
     except BrokenPipeError:  # of stdout, which was written to meanwhile
         raise
     except OSError as error:
         raise DataError(f"{path}: cannot be written ({error.strerror})") from None
-    finally:
-        temporary.unlink(missing_ok=True)
+
+
+def _stdout() -> TextIO:
+    if sys.stdout is None:
+        raise DataError("stdout is closed; name a file to write to with -o")
+    sys.stdout.reconfigure(encoding="utf-8", newline="\n")  # type: ignore[union-attr]
+    return sys.stdout
+
+
+def _is_special(path: Path) -> bool:
+    """No file of the user's own: a pipe, a device, a folder (which refuses), or a name for what is open already."""
+    return path.exists() and (not path.is_file() or path.absolute().parts[1] in ("dev", "proc"))
+
+
+def _straight(path: Path) -> TextIO:
+    return path.open("w", encoding="utf-8", newline="\n")
+
+
+@contextmanager
+def _whole(path: Path) -> Iterator[TextIO]:
+    """A file that takes its name when all is written; what had that name before stays until then; its mode stays."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.writing")
+    with _straight(temporary) as file:
+        try:
+            yield file
+            file.close()
+            if path.exists():
+                shutil.copymode(path, temporary)
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)

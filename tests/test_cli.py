@@ -113,6 +113,49 @@ def test_who_reads_the_output_may_leave_while_a_file_is_written(tmp_path: Path) 
     assert not list(tmp_path.iterdir())
 
 
+def test_a_pipe_is_written_into_and_stays_a_pipe(tmp_path: Path) -> None:
+    os.mkfifo(pipe := tmp_path / "pipe")
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    with output_file(pipe) as file:
+        file.write("the cat\n")
+    assert os.read(reader, 100) == b"the cat\n"
+    os.close(reader)
+    assert pipe.is_fifo()
+
+
+def test_a_link_stays_a_link_and_a_file_keeps_its_mode(tmp_path: Path) -> None:
+    (tmp_path / "text").touch(mode=0o600)
+    (tmp_path / "link").symlink_to("text")
+    with output_file(tmp_path / "link") as file:
+        file.write("the cat\n")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "text").read_text() == "the cat\n"
+    assert (tmp_path / "text").stat().st_mode & 0o777 == 0o600
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_file_is_no_folder_to_write_into(heedful: Run, model: Path, text: Path) -> None:
+    inside = text / "train.en" / "out"
+    assert "Not a directory" in one_line(heedful("translate", "-m", model, text / "train.en", "-o", inside))
+
+
+@pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="there is no /dev/full here")
+def test_a_full_disk_behind_stdout_is_one_line() -> None:
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "heedful", "config"]
+        done = subprocess.run(command, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert "No space left on device" in one_line(Result(done.returncode, "", done.stderr))
+
+
+@pytest.mark.parametrize(("closed", "code"), [("<&-", 0), (">&-", 2), ("2>&-", 0), ("<&- >&- 2>&-", 2)])
+def test_a_stream_may_be_closed(model: Path, closed: str, code: int) -> None:
+    command = f"{sys.executable} -m heedful translate -m {model} {closed}"
+    run = subprocess.run(["bash", "-c", command], cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    assert run.returncode == code
+    assert (b"stdout is closed" in run.stderr) == (closed == ">&-")
+    assert b"Traceback" not in run.stderr
+
+
 def test_one_line_out_for_each_line_in(heedful: Run, model: Path) -> None:
     lines = "the cat\n\n   \nsat on the mat\r\n🙂 \x00 שלום\nthe".encode()
     result = heedful("translate", "-m", model, stdin=lines)
