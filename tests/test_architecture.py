@@ -146,7 +146,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "planning": {"cautions", "checkpoint", "config", "corpus", "counting", "errors", "run_folder"},
     "evaluation": {"counting", "errors", "corpus", "scores", "paper_bleu", "translation"},
-    "export": {"errors", "config", "tokenizer", "model", "checkpoint", "export"},
+    "export": {"errors", "config", "tokenizer", "model", "checkpoint", "lock", "export"},
     "attention_map": {"errors", "engines", "model", "packed", "tokenizer", "translation"},
     "worked": {"attention_map"},
     "heads": {"attention_map", "grammar", "model", "translation"},

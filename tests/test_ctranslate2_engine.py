@@ -22,6 +22,7 @@ from heedful.errors import CheckpointError, ConfigError, DataError, DeviceError
 from heedful.export import cache
 from heedful.export.cache import cached_ctranslate2
 from heedful.export.ctranslate2 import num_positions
+from heedful.lock import held
 from heedful.translation import Translator
 from tests.small_models import TEXT, small_model
 
@@ -201,15 +202,33 @@ def test_the_export_is_made_once_and_anew_for_new_weights(tmp_path: Path, monkey
     (tmp_path / "other" / "model.safetensors").replace(model / "model.safetensors")
     second = cached_ctranslate2(model)
     assert second != first
-    assert [path.name for path in (model / ".cache").iterdir()] == [second.name]
+    assert {path.name for path in (model / ".cache").iterdir()} == {second.name, ".lock"}
 
 
-def test_a_folder_that_cannot_be_written_to_does_not_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_cannot_be_written_to_does_not_matter(tmp_path: Path) -> None:
     model = small_model(tmp_path / "model")
-    monkeypatch.setattr(cache, "_is_writable", lambda _: False)
+    (model / ".cache").touch()
     export = cached_ctranslate2(model)
     assert (export / "model.bin").exists()
-    assert not (model / ".cache").exists()
+    assert (model / ".cache").is_file()
+
+
+def test_what_a_killed_export_left_goes_with_the_next_one(tmp_path: Path) -> None:
+    model = small_model(tmp_path / "model")
+    (model / ".cache" / ".ctranslate2-int8-0123456789abcdef.x1y2z3.writing").mkdir(parents=True)
+    export = cached_ctranslate2(model)
+    assert {path.name for path in (model / ".cache").iterdir()} == {export.name, ".lock"}
+
+
+def test_what_a_living_process_is_writing_stays_and_is_not_waited_for(tmp_path: Path) -> None:
+    model = small_model(tmp_path / "model")
+    unfinished = model / ".cache" / ".ctranslate2-int8-0123456789abcdef.x1y2z3.writing"
+    unfinished.mkdir(parents=True)
+    with held(model / ".cache" / ".lock", CheckpointError("in use")):
+        export = cached_ctranslate2(model)
+    assert (export / "model.bin").exists()
+    assert export.parent != model / ".cache"
+    assert unfinished.exists()
 
 
 def test_int8_translates_nearly_the_same(tmp_path: Path) -> None:

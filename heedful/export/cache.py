@@ -1,16 +1,18 @@
 """Exports that the engines use, kept beside the model: made once, and again when the weights have changed.
 
 They lie in the model folder's `.cache`, under a digest of the weights, so that an old one is never taken for a new one.
-Where that folder cannot be written to, they are made in a temporary one, for this process.
+One process at a time writes there, so that what lies there half written was left by one that is dead. Where the folder
+cannot be written to, or another process does so just now, they are made in a temporary one, for this process.
 """
 
 from __future__ import annotations
 
 import atexit
 import hashlib
-import os
 import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import torch
@@ -18,8 +20,9 @@ import torch
 from heedful.checkpoint import find_model, load_model
 from heedful.errors import CheckpointError
 from heedful.export.ctranslate2 import write_ctranslate2
+from heedful.lock import held
 
-CACHE, VERSION = ".cache", "1"
+CACHE, LOCK, VERSION = ".cache", ".lock", "1"
 
 
 def cache_file(model: Path, name: str) -> Path:
@@ -34,15 +37,12 @@ def cached_ctranslate2(model: Path, *, quantize: str = "int8") -> Path:
     if (folder / "model.bin").exists():
         return folder
     loaded = load_model(model, device=torch.device("cpu"))
-    if not _is_writable(folder.parent):
-        folder = _temporary() / folder.name
-    try:
-        write_ctranslate2(loaded, folder, quantize=quantize)
-    except CheckpointError:
-        if not (folder / "model.bin").exists():  # else another process was quicker
-            raise
-    _remove_older(folder)
-    return folder
+    with _held_or_temporary(folder.parent) as place:
+        export = place / folder.name
+        if not (export / "model.bin").exists():  # else another process was quicker
+            write_ctranslate2(loaded, export, quantize=quantize)
+        _remove_others(export)
+    return export
 
 
 def _digest(*files: Path) -> str:
@@ -53,12 +53,16 @@ def _digest(*files: Path) -> str:
     return digest.hexdigest()[:16]
 
 
-def _is_writable(folder: Path) -> bool:
-    try:
-        folder.mkdir(exist_ok=True)
-    except OSError:
-        return False
-    return os.access(folder, os.W_OK)
+@contextmanager
+def _held_or_temporary(cache: Path) -> Iterator[Path]:
+    """The cache, which no other process writes to within this context; or a folder for this process alone."""
+    with ExitStack() as stack:
+        try:
+            cache.mkdir(exist_ok=True)
+            stack.enter_context(held(cache / LOCK, CheckpointError(f"{cache}: another process is writing there")))
+        except (OSError, CheckpointError):
+            cache = _temporary()
+        yield cache
 
 
 def _temporary() -> Path:
@@ -67,8 +71,9 @@ def _temporary() -> Path:
     return folder
 
 
-def _remove_older(folder: Path) -> None:
+def _remove_others(folder: Path) -> None:
+    """Older ones of its kind, and what a killed process had begun to write; we hold the place."""
     kind = folder.name.rpartition("-")[0]
-    for other in folder.parent.glob(f"{kind}-*"):
+    for other in (*folder.parent.glob(f"{kind}-*"), *folder.parent.glob(".*.writing")):
         if other != folder:
             shutil.rmtree(other, ignore_errors=True)
