@@ -197,17 +197,6 @@ def identify(source: TextFile, references: Sequence[TextFile]) -> tuple[str, str
     return uncompressed(Path(references[0].name)).name, hashlib.sha256(digests.encode()).hexdigest()
 
 
-def weights_digest(path: Path) -> str:
-    """SHA-256 of a safetensors file's tensors: names, shapes, numbers. (The order of its other remarks is random.)"""
-    with path.open("rb") as file:
-        header: dict[str, Any] = msgspec.json.decode(file.read(int.from_bytes(file.read(8), "little")))
-        header.pop("__metadata__", None)
-        digest = hashlib.sha256(msgspec.json.encode(header, order="sorted"))
-        while block := file.read(2**20):
-            digest.update(block)
-    return digest.hexdigest()
-
-
 # ------------------------------------------------------------------------------------------------------ in the folder
 
 

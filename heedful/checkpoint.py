@@ -9,6 +9,7 @@ A model folder (`model/`) stands alone: weights, configuration, tokenizer. Nothi
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -19,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import torch
 from msgspec.structs import asdict
 from safetensors import SafetensorError, safe_open
@@ -229,6 +231,21 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
             return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (the file is no mapping)
     except (OSError, SafetensorError) as error:
         raise CheckpointError(f"{path}: truncated, or no safetensors file ({error})") from None
+
+
+def weights_digest(path: Path) -> str:
+    """SHA-256 of a safetensors file's tensors: names, shapes, numbers. (The order of its other remarks is random.)"""
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        try:
+            header = msgspec.json.decode(file.read(min(length, path.stat().st_size)), type=dict[str, Any])
+        except msgspec.DecodeError as error:
+            raise CheckpointError(f"{path}: truncated, or no safetensors file ({error})") from None
+        header.pop("__metadata__", None)
+        digest = hashlib.sha256(msgspec.json.encode(header, order="sorted"))
+        while block := file.read(2**20):
+            digest.update(block)
+    return digest.hexdigest()
 
 
 def load_weights(model: Transformer, weights: Mapping[str, Tensor], origin: Path) -> None:

@@ -21,11 +21,10 @@ from heedful.card import (
     corpus,
     load_card,
     named_files,
-    weights_digest,
     write_card,
 )
 from heedful.card_tables import to_markdown
-from heedful.checkpoint import MODEL, TOKENIZER, ModelFiles, find_model, load_config
+from heedful.checkpoint import MODEL, TOKENIZER, ModelFiles, find_model, load_config, weights_digest
 from heedful.encoding import Encoding
 from heedful.errors import DataError
 from heedful.provenance import machine, now

@@ -12,9 +12,9 @@ from pathlib import Path
 import msgspec
 
 from heedful import __version__
-from heedful.card import Evaluation, holding, identify, text_file, weights_digest, write_card, write_translations
+from heedful.card import Evaluation, holding, identify, text_file, write_card, write_translations
 from heedful.card_tables import to_markdown
-from heedful.checkpoint import find_model
+from heedful.checkpoint import find_model, weights_digest
 from heedful.corpus import read_lines
 from heedful.errors import CheckpointError, DataError
 from heedful.evaluation import Perplexity, contrastive_accuracy, evaluate_model, perplexities

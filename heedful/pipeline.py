@@ -25,6 +25,7 @@ from heedful.device import choose_device
 from heedful.distributed import World, check_micro_batches, process_group, world_from_environment
 from heedful.encoding import Encoding
 from heedful.errors import CheckpointError
+from heedful.export.cache import keep_cache
 from heedful.interruption import Interrupted, Interruption
 from heedful.metrics import run_metrics
 from heedful.model.transformer import Transformer
@@ -353,6 +354,7 @@ def _finish(trainer: Trainer, run: Path, say: Callable[[str], None]) -> None:
         checkpoint.write_model(folder, checkpoint.average(paths), config, run / checkpoint.TOKENIZER)
         _fit_language_id(config, folder, model)
         write_training_card(folder, run, trainer, paths)
+        keep_cache(model, folder)
 
 
 def _fit_language_id(config: Config, folder: Path, before: Path) -> None:

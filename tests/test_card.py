@@ -20,9 +20,9 @@ from safetensors.torch import save_file
 
 from heedful import __version__, provenance
 from heedful.api import evaluate_saved, train
-from heedful.card import Card, holding, load_card, text_file, weights_digest, write_card
+from heedful.card import Card, holding, load_card, text_file, write_card
 from heedful.card_tables import rows_by_recipe, rows_of, side_by_side, to_builtins, to_markdown
-from heedful.checkpoint import find_model
+from heedful.checkpoint import find_model, weights_digest
 from heedful.cli import commands
 from heedful.corpus import text_digest
 from heedful.errors import CheckpointError, HeedfulError
@@ -120,6 +120,13 @@ def test_the_digest_of_weights_tells_numbers_names_and_shapes_apart_and_nothing_
         digests.append(weights_digest(tmp_path / f"{number}"))
     assert len(set(digests)) == 4
     assert digests[0] == digests[4]
+
+
+@pytest.mark.parametrize("content", [b"", b"x" * 100, b"\xff" * 100, b"\x02" + b"\0" * 7 + b"[]"])
+def test_a_file_that_holds_no_weights_has_no_digest(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "model.safetensors").write_bytes(content)
+    with pytest.raises(CheckpointError, match="no safetensors file"):
+        weights_digest(tmp_path / "model.safetensors")
 
 
 def test_the_digests_of_the_data_are_those_of_the_uncompressed_text(run: Path, text: Path) -> None:

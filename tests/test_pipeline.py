@@ -20,6 +20,7 @@ import torch
 from heedful.checkpoint import checkpoint_steps, find_model, load_tensors
 from heedful.config import Layer
 from heedful.errors import CheckpointError, ConfigError, DataError
+from heedful.export.cache import cache_file
 from heedful.pipeline import Outcome, interruptible, run_training
 from heedful.planning import Order
 from heedful.training import Record, StepRecord, ValidationRecord
@@ -112,9 +113,13 @@ def test_a_run_leaves_what_the_design_says(text: Path, tmp_path: Path) -> None:
 def test_a_finished_run_that_is_started_again_does_nothing(text: Path, tmp_path: Path) -> None:
     start(tmp_path / "run", files(text))
     model = tmp_path / "run" / "model"
+    cached = cache_file(model, "alignment")
+    cached.parent.mkdir()
+    cached.touch()
     before, weights = contents(model), load_tensors(model / "model.safetensors")
     outcome, records, _ = start(tmp_path / "run", files(text))
     assert outcome.step == 40
+    assert cache_file(model, "alignment") == cached
     assert not [record for record in records if isinstance(record, StepRecord)]
     assert all(torch.equal(tensor, weights[name]) for name, tensor in load_tensors(model / "model.safetensors").items())
     after = contents(model)
@@ -126,9 +131,11 @@ def test_a_finished_run_that_is_started_again_does_nothing(text: Path, tmp_path:
 def test_more_steps_go_on_and_give_what_they_would_have_given_at_once(text: Path, tmp_path: Path) -> None:
     start(tmp_path / "once", files(text))
     start(tmp_path / "twice", files(text), {"train": {"steps": 23}})
+    (tmp_path / "twice" / "model" / ".cache").mkdir()
     _, _, said = start(tmp_path / "twice", files(text), {"train": {"steps": 40}})
     assert "changed since the last start: train.steps = 40 (was 23)" in said
     assert_same_weights(tmp_path / "once", tmp_path / "twice")
+    assert not (tmp_path / "twice" / "model" / ".cache").exists(), "it belongs to other weights"
     once, twice = ((tmp_path / name / "metrics.jsonl").read_text().splitlines() for name in ("once", "twice"))
     assert json.loads(once[-1])["step"] == json.loads(twice[-1])["step"] == 40
 

@@ -12,23 +12,23 @@ import hashlib
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import torch
 
-from heedful.checkpoint import find_model, load_model
+from heedful.checkpoint import ModelFiles, find_model, load_model, weights_digest
 from heedful.errors import CheckpointError
 from heedful.export.ctranslate2 import write_ctranslate2
 from heedful.lock import held
 
-CACHE, LOCK, VERSION = ".cache", ".lock", "1"
+CACHE, LOCK, VERSION = ".cache", ".lock", "2"
 
 
 def cache_file(model: Path, name: str) -> Path:
     """Where something that follows from a model's weights is kept; the file is the caller's to write."""
     files = find_model(model)
-    return files.weights.parent / CACHE / f"{name}-{_digest(files.weights, files.tokenizer)}"
+    return files.weights.parent / CACHE / f"{name}-{_digest(files)}"
 
 
 def cached_ctranslate2(model: Path, *, quantize: str = "int8") -> Path:
@@ -45,12 +45,17 @@ def cached_ctranslate2(model: Path, *, quantize: str = "int8") -> Path:
     return export
 
 
-def _digest(*files: Path) -> str:
-    digest = hashlib.sha256(VERSION.encode())
-    for path in files:
-        with path.open("rb") as file:
-            digest.update(hashlib.file_digest(file, "sha256").digest())
-    return digest.hexdigest()[:16]
+def keep_cache(before: Path, after: Path) -> None:
+    """Let the model that is to take another's place have its cache, if the weights are the same."""
+    with suppress(OSError, CheckpointError):
+        if (before / CACHE).is_dir() and _digest(find_model(before)) == _digest(find_model(after)):
+            (before / CACHE).rename(after / CACHE)
+
+
+def _digest(files: ModelFiles) -> str:
+    with files.tokenizer.open("rb") as file:
+        tokenizer = hashlib.file_digest(file, "sha256").hexdigest()
+    return hashlib.sha256(f"{VERSION} {weights_digest(files.weights)} {tokenizer}".encode()).hexdigest()[:16]
 
 
 @contextmanager
