@@ -93,16 +93,16 @@ def heedful(*arguments: str) -> None:
 
 
 def run(recipe: str, data: Path, output: Path, seed: int, device: str) -> Path:
-    """Train and score with one seed; the card."""
+    """Train and score with one seed; the card. No training begins before all files are there."""
     (source, target), valid, test_sets = languages(recipe), validation(recipe), tests(recipe)
     files = {"-s": f"train.{source}", "-t": f"train.{target}"}
     files |= {"--valid-source": f"{valid}.{source}", "--valid-target": f"{valid}.{target}"}
     named = [part for flag, name in files.items() for part in (flag, find(data, name))]
+    pairs = [("-s", find(data, f"{name}.{source}"), "-r", find(data, f"{name}.{target}")) for name in test_sets]
     folder = output / f"{recipe}-{seed}"
     how = ("--set", f"train.seed={seed}", "--device", device)
     heedful("train", str(HERE / f"{recipe}.toml"), *named, "-o", str(folder), *how)
-    for name in test_sets:
-        pair = ("-s", find(data, f"{name}.{source}"), "-r", find(data, f"{name}.{target}"))
+    for pair in pairs:
         heedful("evaluate", "-m", str(folder), *pair, *contrast(recipe, data), "--device", device)
     return folder / "model" / "card.json"
 

@@ -75,6 +75,19 @@ def test_what_has_a_contrastive_accuracy_in_the_results_gets_it_again(
         assert (str(tmp_path / "pronouns.tsv") in arguments) == (evaluation.contrast is not None)
 
 
+def test_a_test_set_that_is_not_there_is_missed_before_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("train", "valid", "test_2016_flickr"):
+        for language in ("en", "de"):
+            (tmp_path / f"{name}.{language}").write_text("a\n", encoding="utf-8")
+    monkeypatch.setattr(run, "heedful", lambda *arguments: pytest.fail(f"{arguments} was run"))
+    with pytest.raises(SystemExit) as left:
+        run.run("multi30k-en-de", tmp_path, tmp_path / "runs", seed=1, device="cpu")
+    assert left.value.code == 2
+    assert "test_2017_flickr.en: not there" in capsys.readouterr().err
+
+
 def test_a_recipe_that_is_not_there_is_one_line(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
