@@ -7,6 +7,7 @@ pronoun is likelier than the wrong one.
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 
 import click
 
@@ -80,11 +81,12 @@ def _report(outcome: Outcome, text: Path, source: str, target: str) -> None:
 
 
 def _next_commands(run: Path, text: Path, source: str, target: str) -> None:
-    sentence = DEMO_SENTENCES[source][0]
+    sentence, model = DEMO_SENTENCES[source][0], quote(str(run))
+    test, reference = (quote(str(text / f"test.{language}")) for language in (source, target))
     click.echo("\nTry next:")
-    click.echo(f'  echo "{sentence}" | heedful translate -m {run} --n-best 4')
-    click.echo(f"  heedful evaluate -m {run} -s {text}/test.{source} -r {text}/test.{target}")
-    click.echo(f'  heedful attend -m {run} "{sentence}" -o it.html   # which word looked at which')
-    click.echo(f"  heedful serve -m {run}   # the page, and an API; needs: pip install -e '.[serve]'")
+    click.echo(f'  echo "{sentence}" | heedful translate -m {model} --n-best 4')
+    click.echo(f"  heedful evaluate -m {model} -s {test} -r {reference}")
+    click.echo(f'  heedful attend -m {model} "{sentence}" -o it.html   # which word looked at which')
+    click.echo(f"  heedful serve -m {model}   # the page, and an API; needs: pip install -e '.[serve]'")
     click.echo("  heedful train -s YOUR.en -t YOUR.de -o runs/mine --preset small")
     click.echo("(in this checkout the command is .venv/bin/heedful)")

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import tomllib
@@ -325,6 +326,23 @@ def test_config_prints_toml_that_is_a_recipe(heedful: Run, tmp_path: Path) -> No
     assert heedful("config", tmp_path / "recipe.toml").out == out
 
 
+def test_a_model_has_its_sizes_and_not_a_presets(heedful: Run, model: Path) -> None:
+    assert "go without MODEL" in one_line(heedful("info", model, "--preset", "tiny"))
+    assert "go without MODEL" in one_line(heedful("info", model, "--set", "model.d_ff=8"))
+
+
+def test_no_server_is_opened_to_all_by_an_empty_key(heedful: Run, model: Path) -> None:
+    assert "--api-key is empty" in one_line(heedful("serve", "-m", model, "--api-key", ""))
+
+
+def test_a_server_names_the_option_that_is_to_be_changed(heedful: Run, model: Path) -> None:
+    pytest.importorskip("uvicorn")
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        taken = heedful("serve", "-m", model, "--port", other.getsockname()[1])
+    assert "try another --port" in one_line(taken)
+    assert "try another --host" in one_line(heedful("serve", "-m", model, "--host", "192.0.2.1", "--port", 0))
+
+
 def test_info_prints_the_parameters_of_preset_and_model(heedful: Run, model: Path) -> None:
     assert f"{num_parameters(resolve().model, 37_000):,}" in heedful("info", "--preset", "base").out
     out = heedful("info", model).out
@@ -417,6 +435,20 @@ def test_models_that_do_not_belong_together_have_no_average(heedful: Run, tmp_pa
 def test_corpus_writes_aligned_files(heedful: Run, tmp_path: Path) -> None:
     assert heedful("corpus", "--pair", "ko-en", "--pairs", "50", "-o", tmp_path).code == 0
     assert (tmp_path / "train.ko").read_text().count("\n") == (tmp_path / "train.en").read_text().count("\n") == 50
+
+
+@pytest.mark.parametrize("command", ["corpus", "export"])
+def test_a_disk_that_is_full_is_one_line_and_leaves_nothing_behind(model: Path, tmp_path: Path, command: str) -> None:
+    """No file may grow beyond 4 KiB."""
+    arguments = {"corpus": "--pairs 1000", "export": f"-m {model} --to huggingface"}[command]
+    limited = f"ulimit -f 4; {sys.executable} -m heedful {command} {arguments} -o {tmp_path}/out"
+    done = subprocess.run(["bash", "-c", limited], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert "File too large" in one_line(Result(done.returncode, done.stdout, done.stderr))
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_a_corpus_is_no_file(heedful: Run, text: Path) -> None:
+    assert "is a file, and a corpus is a folder" in one_line(heedful("corpus", "-o", text / "train.en"))
 
 
 def test_corpus_replaces_nothing(heedful: Run, tmp_path: Path) -> None:

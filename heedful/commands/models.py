@@ -43,6 +43,8 @@ def info(model: Path | None, preset: str | None, settings: tuple[str, ...]) -> N
     if model is None:
         config = resolve(preset_layer(preset or DEFAULT_PRESET), *map(setting, settings))
         return echo_sizes(config.model, config.tokenizer.vocab_size)
+    if preset or settings:
+        raise click.UsageError("--preset and --set show what a new model would be; they go without MODEL")
     if str(model) in PRESETS and not model.exists():
         raise ConfigError(f"{model}: no such folder; the sizes of the preset are shown by --preset {model}")
     files = find_model(model)

@@ -49,6 +49,8 @@ def serve(
     device: str,
 ) -> None:
     """Serve the page, LibreTranslate's API and DeepL's; Ctrl-C or SIGTERM ends it when all is answered."""
+    if not all(key.strip() for key in keys):  # a variable without a value, perhaps: all would be let in
+        raise click.UsageError("--api-key is empty; give a key, or leave the option out to let everybody in")
     _check_libraries()
     from heedful.web.limits import Limits
     from heedful.web.server import create_app, listen, run

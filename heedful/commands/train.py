@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -86,7 +87,7 @@ def _train_here(order: Order) -> int:
     if outcome.model is None:
         return interruption.exit_code
     if int(os.environ.get("RANK", "0")) == 0:
-        say(f'the model is in {outcome.model}; try: echo "…" | heedful translate -m {outcome.run}')
+        say(f'the model is in {outcome.model}; try: echo "…" | heedful translate -m {quote(str(outcome.run))}')
     return 0
 
 

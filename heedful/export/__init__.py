@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from safetensors import SafetensorError
+
 from heedful.errors import CheckpointError
 
 
@@ -28,8 +30,8 @@ def new_folder(folder: Path) -> Iterator[Path]:
         yield temporary
         temporary.chmod(0o755)
         temporary.replace(folder)
-    except OSError as error:
-        raise CheckpointError(f"{folder}: cannot be written ({error.strerror})") from None
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(f"{folder}: cannot be written ({getattr(error, 'strerror', error)})") from None
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 

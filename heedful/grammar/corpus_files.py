@@ -9,7 +9,7 @@ name and renamed when all are complete, so that there are never half files. Know
 import json
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
 
@@ -83,6 +83,8 @@ def _link(link: Link) -> list[str | int]:
 @contextmanager
 def _all_or_nothing(directory: Path, names: list[str]) -> Iterator[dict[str, TextIO]]:
     """Open files under temporary names; rename all when the block ends, remove all when it fails."""
+    if directory.exists() and not directory.is_dir():
+        raise DataError(f"{directory}: is a file, and a corpus is a folder; name another with -o")
     for name in names:
         if (directory / name).is_dir():
             raise DataError(f"{directory / name} is a directory; a file of the corpus is to have that name")
@@ -101,5 +103,6 @@ def _all_or_nothing(directory: Path, names: list[str]) -> Iterator[dict[str, Tex
         raise DataError(f"cannot write the corpus to {directory}: {error.strerror}") from error
     finally:
         for name, file in files.items():
-            file.close()
+            with suppress(OSError):  # where the disk is full, what is left in a buffer does not fit either
+                file.close()
             temporary[name].unlink(missing_ok=True)

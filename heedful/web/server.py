@@ -7,11 +7,12 @@ text. Text from clients is never part of HTML here.
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from time import perf_counter
 from types import FrameType
@@ -290,11 +291,14 @@ def listen(host: str, port: int) -> socket.socket:
     """
     try:
         family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        listener = socket.socket(family, kind, socket.IPPROTO_TCP)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
-        listener.listen(BACKLOG)
+        with ExitStack() as on_error:
+            listener = on_error.enter_context(socket.socket(family, kind, socket.IPPROTO_TCP))
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(address)
+            listener.listen(BACKLOG)
+            on_error.pop_all()
         return listener
     except OSError as error:
-        text = f"{host}:{port} cannot be listened to ({error.strerror or error}); try another --port"
+        remedy = "--port" if error.errno in (errno.EADDRINUSE, errno.EACCES) else "--host"
+        text = f"{host}:{port} cannot be listened to ({error.strerror or error}); try another {remedy}"
         raise ConfigError(text) from None
