@@ -41,8 +41,16 @@ def test_a_schedule_that_never_leaves_warm_up_is_named(tokenizer: Tokenizer, tmp
     step = tmp_path / "checkpoints" / "step-00000050"
     step.mkdir(parents=True)
     (step / "model.safetensors").touch()
-    (found,) = cautions(tmp_path, config(steps=9000, warmup_steps=4000), tokenizer, None, None)
+    (found,) = cautions(tmp_path, config(steps=10_000, warmup_steps=4000), tokenizer, None, None)
     assert "50 steps of its warm-up" in found
+
+
+def test_steps_that_no_checkpoint_to_average_has_seen_are_named() -> None:
+    train = {"steps": 1000, "checkpoint_steps": 400, "warmup_steps": 10}
+    (found,) = cautions_at_start(resolve(preset("small"), {"train": train}), "cpu")
+    assert "ends at step 800; change one of them to use the last 200 too" in found
+    for fits in ({"steps": 1200}, {"steps": 300}, {"ema_decay": 0.9}):
+        assert cautions_at_start(resolve(preset("small"), {"train": train | fits}), "cpu") == []
 
 
 @pytest.mark.parametrize("name", PRESETS)
