@@ -230,20 +230,20 @@ def resolve(*layers: Mapping[str, Mapping[str, Any]]) -> Config:
     """Lay the layers over one another, later ones winning, and check the whole."""
     merged: Layer = {}
     for layer in layers:
+        _refuse_unknown(layer)
         for section, fields in layer.items():
-            if not isinstance(fields, Mapping):
-                raise ConfigError(f"{section} = {fields!r} stands alone; settings are written section.field")
             merged[section] = merged.get(section, {}) | dict(fields)
-    _refuse_unknown(merged)
     try:
         return msgspec.convert(merged, Config, strict=True)
     except msgspec.ValidationError as error:
         raise ConfigError(_readable(error, merged)) from None
 
 
-def _refuse_unknown(merged: Layer) -> None:
+def _refuse_unknown(layer: Mapping[str, Mapping[str, Any]]) -> None:
     known = to_layer(Config(), keep_none=True)
-    for section, fields in merged.items():
+    for section, fields in layer.items():
+        if not isinstance(fields, Mapping):
+            raise ConfigError(f"{section} = {fields!r} stands alone; settings are written section.field")
         if section not in known:
             raise ConfigError(f"there is no section {section!r}{_nearest(section, known)}")
         for field in fields:
@@ -294,6 +294,16 @@ def read_toml(path: Path) -> tuple[str | None, Layer]:
     if name is not None and not isinstance(name, str):
         raise ConfigError(f"{path}: preset = {name!r} is not a name; choose one of {', '.join(PRESETS)}")
     return name, content
+
+
+def read_recipe(path: Path) -> tuple[str | None, Layer]:
+    """A TOML of the user's own: a name in it that we do not know is told with the file's."""
+    name, layer = read_toml(path)
+    try:
+        _refuse_unknown(layer)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
+    return name, layer
 
 
 def _reason(error: Exception) -> str:

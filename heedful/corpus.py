@@ -48,6 +48,9 @@ def read_pairs(source_files: Sequence[Path], target_files: Sequence[Path]) -> It
     if len(source_files) != len(target_files):
         sources, targets = counted(len(source_files), "source file"), counted(len(target_files), "target file")
         raise DataError(f"{sources} but {targets}: each needs its counterpart")
+    for file in (*source_files, *target_files):
+        if is_tsv(file):
+            raise DataError(f"{file}: a .tsv holds source and target; give it as the source, without a target file")
     return _chain_aligned(source_files, target_files)
 
 

@@ -447,6 +447,23 @@ def test_a_disk_that_is_full_is_one_line_and_leaves_nothing_behind(model: Path, 
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
+def test_a_tsv_holds_both_sides_and_needs_no_target(heedful: Run, text: Path, tmp_path: Path) -> None:
+    (tmp_path / "both.tsv").write_text("the cat\tdie Katze\n")
+    lines = ["-s", tmp_path / "both.tsv", "-t", text / "train.de"]
+    assert "holds source and target" in one_line(heedful("train", *lines, "-o", tmp_path / "run", *TINY))
+
+
+def test_a_recipe_with_an_unknown_name_is_named_itself(heedful: Run, tmp_path: Path) -> None:
+    recipe = tmp_path / "mine.toml"
+    for wrong in ("[trian]\nsteps = 3\n", "[train]\nstep = 3\n", "steps = 3\n"):
+        recipe.write_text(wrong)
+        assert f"heedful: {recipe}: " in one_line(heedful("config", recipe))
+
+
+def test_no_command_is_cut_short_in_the_list(heedful: Run) -> None:
+    assert "..." not in heedful("--help").out.split("Commands:")[1]
+
+
 def test_a_corpus_is_no_file(heedful: Run, text: Path) -> None:
     assert "is a file, and a corpus is a folder" in one_line(heedful("corpus", "-o", text / "train.en"))
 

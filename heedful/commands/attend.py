@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from heedful.commands.options import FILE, device_option, model_option, say
+from heedful.commands.options import FILE, device_option, say
 
 if TYPE_CHECKING:
     from heedful.translation import Translator
@@ -18,8 +18,8 @@ KIND = click.Choice(["cross", "encoder", "decoder"])
 output_option = click.option("-o", "--output", type=FILE, required=True, help="File to write; its ending says what.")
 
 
-@click.command()
-@model_option
+@click.command(short_help="Draw which word looked at which, in one file.")
+@click.option("-m", "--model", type=FILE, required=True, help="Run folder, model folder or checkpoint.")
 @click.argument("text")
 @output_option
 @click.option("--target", help="Look at this translation instead of the model's own, and list its training examples.")
@@ -30,7 +30,7 @@ output_option = click.option("-o", "--output", type=FILE, required=True, help="F
 @click.option("--head", type=int, help="From 1; the mean of all unless told.")
 @device_option
 def attend(
-    models: tuple[Path, ...],
+    model: Path,
     text: str,
     output: Path,
     target: str | None,
@@ -43,9 +43,9 @@ def attend(
     from heedful.translation import Translator
 
     check_form(output, FORMS)
-    translator = Translator.load(*models, device=device, engine="torch")
+    translator = Translator.load(model, device=device, engine="torch")
     if output.suffix == ".html":
-        write(output, page(translator, models[0], text, target, kind, layer, head))
+        write(output, page(translator, model, text, target, kind, layer, head))
     elif output.suffix == ".json":
         write(output, weights(translator, text, target))
     else:
@@ -116,7 +116,7 @@ def echo_examples(translator: Translator, text: str, target: str) -> None:
         click.echo(f"{example['prefix'] or '<s>'}\t{example['next']}\t{example['p']:.4f}")
 
 
-@click.command()
+@click.command(short_help="Draw the positional encoding of section 3.5.")
 @output_option
 @click.option("--d-model", type=click.IntRange(1, 4096), default=512, show_default=True, help="The width of the model.")
 @click.option("--num-positions", type=click.IntRange(2, 4096), default=512, show_default=True, help="From 0 on.")
@@ -130,7 +130,7 @@ def positions(output: Path, d_model: int, num_positions: int) -> None:
     say(f"{output} is written")
 
 
-@click.command()
+@click.command(short_help="Draw a run's training: loss, perplexity, BLEU.")
 @click.argument("run", type=FILE)
 @output_option
 def curves(run: Path, output: Path) -> None:

@@ -11,7 +11,7 @@ from heedful.commands.options import FILE, say
 from heedful.errors import DataError
 
 
-@click.command()
+@click.command(short_help="Write the built-in corpus as files.")
 @click.option("--pair", default="en-de", show_default=True, help="Source and target: two of en, de, ko.")
 @click.option("-o", "--output", type=FILE, required=True, help="Folder to write to.")
 @click.option("--pairs", type=click.IntRange(1), default=200_000, show_default=True, help="Training pairs.")
@@ -29,7 +29,7 @@ def corpus(pair: str, output: Path, pairs: int, seed: int) -> None:
     say(f"the built-in corpus {source}-{target} is in {output}")
 
 
-@click.command()
+@click.command(short_help="Train on the built-in corpus, score and translate.")
 @click.option("--pair", default="en-de", show_default=True, help="Source and target: two of en, de, ko.")
 @click.option("-o", "--output", type=FILE, default=None, help="Run folder.  [default: demo/PAIR-SEED]")
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True)

@@ -10,7 +10,7 @@ import click
 from heedful.commands.options import FILE
 
 
-@click.command()
+@click.command(short_help="What a model was made from, and its scores.")
 @click.argument("cards", type=FILE, nargs=-1, required=True, metavar="MODEL_OR_CARD…")
 @click.option("--seeds", "by_recipe", is_flag=True, help="One row for cards that differ in the seed: mean and spread.")
 @click.option("--format", "form", type=click.Choice(["text", "md", "json"]), default="text", show_default=True)

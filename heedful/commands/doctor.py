@@ -10,7 +10,7 @@ import click
 from heedful.commands.options import FILE
 
 
-@click.command()
+@click.command(short_help="Does every way to compute a model agree?")
 @click.argument("model", type=FILE)
 @click.option("-s", "--source", type=FILE, help="Sentences to look at.  [default: the run's, or the built-in corpus's]")
 @click.option("-t", "--target", type=FILE, help="Their translations.")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from heedful.model_evaluation import Evaluated
 
 
-@click.command()
+@click.command(short_help="Log-probability of given translations.")
 @model_option
 @click.option("-s", "--source", type=FILE, required=True, help="Source text.")
 @click.option("-t", "--target", type=FILE, required=True, help="Target text, line by line.")
@@ -39,7 +39,7 @@ def score(models: tuple[Path, ...], source: Path, target: Path, form: str, devic
     say(f"{counted(tokens, 'word piece')}, eos included: perplexity {perplexity(-total, tokens):.4f}")
 
 
-@click.command()
+@click.command(short_help="BLEU, chrF and TER of a model or a file.")
 @click.option("-m", "--model", "models", type=FILE, multiple=True, help="Translate with this model, then score.")
 @click.option("-s", "--source", type=FILE, help="Source text, with -m.")
 @click.option("--hypotheses", type=FILE, help="Score this file instead of a model's translations.")

@@ -9,7 +9,7 @@ import click
 from heedful.commands.options import FILE, say
 
 
-@click.command()
+@click.command(short_help="A model for CTranslate2 or Hugging Face.")
 @click.option("-m", "--model", type=FILE, required=True, help="Run folder, model folder or checkpoint.")
 @click.option(
     "--to", "form", type=click.Choice(["ctranslate2", "huggingface"]), required=True, help="Who will load it."

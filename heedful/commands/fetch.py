@@ -10,7 +10,7 @@ from heedful.catalogue import CATALOGUE, data_set
 from heedful.commands.options import FILE, say
 
 
-@click.command()
+@click.command(short_help="Fetch a public data set as aligned files.")
 @click.argument("name", metavar="|".join(CATALOGUE))
 @click.option("-o", "--output", type=FILE, required=True, help="Folder to write to; downloads lie in its downloads/.")
 @click.option("--mirror", default="", metavar="URL", help="Fetch the files, by their own names, from below this URL.")

@@ -28,7 +28,7 @@ def echo_sizes(model: ModelConfig, vocab_size: int) -> None:
     click.echo(f"parameters    {sizes.num_parameters(model, vocab_size):,}")
 
 
-@click.command()
+@click.command(short_help="Sizes and parameter counts of a model.")
 @click.argument("model", type=FILE, required=False)
 @preset_option
 @set_option
@@ -54,7 +54,7 @@ def info(model: Path | None, preset: str | None, settings: tuple[str, ...]) -> N
     echo_sizes(config.model, Tokenizer.load(files.tokenizer).vocab_size)
 
 
-@click.command()
+@click.command(short_help="All settings, as TOML.")
 @recipe_argument
 @preset_option
 @set_option
@@ -67,7 +67,7 @@ def config(recipe: Path | None, preset: str | None, settings: tuple[str, ...]) -
     click.echo(to_toml(resolve(preset_layer(name or DEFAULT_PRESET), *layers)), nl=False)
 
 
-@click.command()
+@click.command(short_help="Average the weights of several checkpoints.")
 @click.argument("checkpoints", type=FILE, nargs=-1, required=True)
 @click.option("-o", "--output", type=FILE, required=True, help="Model folder to write.")
 def average(checkpoints: tuple[Path, ...], output: Path) -> None:

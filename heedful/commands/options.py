@@ -38,9 +38,9 @@ def layers_of(
     recipe: Path | None, preset: str | None, flags: Layer, settings: tuple[str, ...]
 ) -> tuple[str | None, list[Layer]]:
     """The preset's name, and recipe < flags < --set."""
-    from heedful.config import read_toml, setting
+    from heedful.config import read_recipe, setting
 
-    named, recipe_layer = read_toml(recipe) if recipe else (None, {})
+    named, recipe_layer = read_recipe(recipe) if recipe else (None, {})
     layers = [setting(text) for text in settings]
     _refuse_two_values(flags, layers)
     return preset or named, [recipe_layer, flags, *layers]

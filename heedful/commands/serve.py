@@ -13,7 +13,7 @@ LIBRARIES = ("starlette", "uvicorn", "python_multipart")
 MODEL_HELP = "Run folder, model folder or checkpoint; several give several pairs (of one pair: an ensemble)."
 
 
-@click.command()
+@click.command(short_help="The page and two APIs, over HTTP.")
 @click.option("-m", "--model", "models", type=FILE, required=True, multiple=True, help=MODEL_HELP)
 @click.option("--host", default="127.0.0.1", show_default=True, help="0.0.0.0: every machine that reaches this one.")
 @click.option("--port", type=click.IntRange(0, 65535), default=5000, show_default=True, help="0: any that is free.")

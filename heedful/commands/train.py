@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from heedful.planning import Order
 
 
-@click.command()
+@click.command(short_help="Train from aligned text files, or go on.")
 @recipe_argument
 @click.option("-s", "--source", type=FILE, multiple=True, help="Training text, one sentence a line (.gz, .xz); or TSV.")
 @click.option("-t", "--target", type=FILE, multiple=True, help="Its translation, line by line.")

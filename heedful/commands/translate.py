@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from heedful.translation import Translation, Translator
 
 
-@click.command()
+@click.command(short_help="Translate a file or stdin, line by line.")
 @model_option
 @click.argument("file", type=click.Path(path_type=Path, allow_dash=True), default="-")
 @click.option("-o", "--output", type=FILE, help="Write here instead of to stdout.")
