@@ -250,6 +250,17 @@ def test_what_is_too_long_to_look_into_is_translated_all_the_same(page: Any, ser
     assert TEXT[1] in page.locator("#target").inner_text()
 
 
+@pytest.mark.parametrize("text", ["One.\nTwo.", "One. Two."])
+def test_a_text_of_several_sentences_keeps_all_of_its_translation(page: Any, server: str, text: str) -> None:
+    """The server translates them one by one; a trace would show what the model makes of them together."""
+    page.route("**/translate", lambda route: route.fulfill(status=200, json={"translatedText": text.lower()}))
+    page.goto(server)
+    page.fill("#source", text)
+    page.get_by_text("To look inside, translate one alone").wait_for()
+    assert page.locator("#target").inner_text() == text.lower()
+    assert page.locator("#target .word, .alternatives li").count() == 0
+
+
 def test_a_server_with_keys_is_asked_for_with_one(translator: Translator, browser: Any) -> None:
     from heedful.web.server import create_app
     from tests.served import serving

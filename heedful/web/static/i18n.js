@@ -61,6 +61,10 @@ const TEXTS = {
     "Dotted: the model was less than 70 % sure. Shades: where the word looked.",
     "점선: 모델의 확신이 70 % 미만. 음영: 그 단어가 본 곳.",
   ],
+  divided: [
+    "Each sentence was translated by itself. To look inside, translate one alone.",
+    "문장마다 따로 번역했습니다. 안을 들여다보려면 한 문장만 번역하세요.",
+  ],
   alternatives: ["Alternatives", "다른 번역"],
   "alternatives.note": ["by score: log-probability over length penalty", "점수순: 로그 확률 ÷ 길이 벌점"],
   "score.title": ["log p / ((5 + length) / 6)^α", "log p / ((5 + 길이) / 6)^α"],

@@ -156,20 +156,30 @@ async function copyText() {
   parts.status.textContent = t("copied");
 }
 
+/** The server translates sentences one by one; a trace takes the text as one. */
+const SEVERAL = /[.!?…]\S*\s+\S|[。！？]\s*[^\s\p{P}]/u;
+const tidy = (text) => text.trim().split(/\s+/).join(" ");
+
+/** Does the trace tell of this translation, or of another that the sentences would get together? */
+const tells = (trace, q, plain) => !SEVERAL.test(q) || tidy(trace.hypotheses[0].text) === tidy(plain);
+
 /** Translate, then look inside. A newer text overtakes an older answer. */
 export async function translateNow() {
   const mine = ++turn;
   const { q, from, to, prefix } = get();
   if (embedded) return;
-  if (!q.trim()) return set({ trace: null, plain: "", error: "", busy: false });
-  set({ busy: true, error: "" });
+  if (!q.trim()) return set({ trace: null, plain: "", error: "", busy: false, divided: false });
+  set({ busy: true, error: "", divided: false });
   try {
     const answer = await translateText(q, from, to);
     if (mine !== turn) return;
     const detected = answer.detectedLanguage?.language ?? from;
     set({ plain: answer.translatedText, detected, ...(prefix ? {} : { trace: null }) });
+    if (!prefix && q.trim().includes("\n")) return set({ divided: true, busy: false });
     const trace = await fetchTrace({ q, source: detected, target: to, prefix });
-    if (mine === turn) set({ trace, busy: false, n: Math.min(get().n, trace.hypotheses.length - 1) });
+    if (mine !== turn) return;
+    if (!prefix && !tells(trace, q, answer.translatedText)) return set({ divided: true, busy: false });
+    set({ trace, busy: false, n: Math.min(get().n, trace.hypotheses.length - 1) });
   } catch (error) {
     if (mine === turn && error.name !== "AbortError") set({ error: String(error.message), busy: false });
   }
@@ -209,14 +219,14 @@ function drawLanguages() {
 }
 
 function drawTarget() {
-  const { trace, busy, error, plain } = get();
+  const { trace, busy, error, plain, divided } = get();
   closeChoices();
-  parts.status.textContent = busy ? t("busy") : error || (trace ? t("unsure.hint") : "");
+  parts.status.textContent = busy ? t("busy") : error || (trace ? t("unsure.hint") : divided ? t("divided") : "");
   parts.status.classList.toggle("error", Boolean(error));
   parts.targetCard.setAttribute("aria-busy", String(busy));
   if (!trace) {
     parts.output.setAttribute("dir", "auto");
-    show(parts.output, plain ? h("span", {}, plain) : h("span", { class: "muted" }, t("translation")));
+    show(parts.output, plain ? h("span", { class: "plain", lang: get().to }, plain) : h("span", { class: "muted" }, t("translation")));
     show(parts.words);
     return show(parts.alternatives, get().locked ? keyForm(start) : samples(translateNow));
   }
