@@ -261,6 +261,45 @@ def test_a_text_of_several_sentences_keeps_all_of_its_translation(page: Any, ser
     assert page.locator("#target .word, .alternatives li").count() == 0
 
 
+@pytest.fixture
+def unwatched(browser: Any) -> Iterator[Any]:
+    """A page whose console may speak: browsers report every request that fails."""
+    context = browser.new_context(locale="en-US")
+    page = context.new_page()
+    page.set_default_timeout(20_000)
+    yield page
+    context.close()
+
+
+def test_a_server_that_is_away_and_back_can_be_asked_again(unwatched: Any, server: str) -> None:
+    translated(unwatched, server)
+    unwatched.route("**/translate", lambda route: route.abort())
+    unwatched.fill("#source", "it was tired")
+    unwatched.get_by_text("The server does not answer.").wait_for()
+    assert unwatched.locator(".word, .alternatives li").count() == 0, "no translation of another text stays"
+    unwatched.unroute("**/translate")
+    unwatched.get_by_role("button", name="Try again").click()
+    unwatched.wait_for_selector("#target .word")
+    assert unwatched.get_by_role("button", name="Try again").count() == 0
+
+
+def test_languages_that_did_not_come_are_asked_for_again(unwatched: Any, server: str) -> None:
+    unwatched.route("**/languages", lambda route: route.abort())
+    unwatched.goto(server)
+    unwatched.get_by_text("The server does not answer.").wait_for()
+    unwatched.unroute("**/languages")
+    unwatched.fill("#source", TEXT[0])
+    unwatched.wait_for_selector("#target .word")
+    assert shown(unwatched) == TEXT[1]
+
+
+def test_what_will_not_pass_is_not_offered_again(unwatched: Any, server: str) -> None:
+    unwatched.goto(server)
+    unwatched.fill("#source", "word " * 5000)
+    unwatched.get_by_text("exceeds text limit").wait_for()
+    assert unwatched.get_by_role("button", name="Try again").count() == 0
+
+
 def test_a_server_with_keys_is_asked_for_with_one(translator: Translator, browser: Any) -> None:
     from heedful.web.server import create_app
     from tests.served import serving

@@ -1,5 +1,6 @@
 /** What the page asks the server for; or the data embedded in a file of `heedful attend`, which asks nobody. */
 
+import { t } from "./i18n.js";
 import { set } from "./store.js";
 
 const place = document.getElementById("heedful-data");
@@ -22,11 +23,23 @@ async function ask(path, body = undefined, signal = undefined) {
       ? { headers }
       : { method: "POST", headers: { ...headers, "Content-Type": "application/json" }, body: JSON.stringify(body) };
   if (body !== undefined) set({ request: { path, body } });
-  const answer = await fetch(path, { ...init, signal });
+  const answer = await fetch(path, { ...init, signal }).catch(unanswered);
   const found = await answer.json().catch(() => ({}));
   if (answer.status === 401 || answer.status === 403) set({ locked: true });
-  if (!answer.ok) throw new Error(found.error ?? found.message ?? `${answer.status} ${answer.statusText}`);
+  if (!answer.ok)
+    throw failure(found.error ?? found.message ?? `${answer.status} ${answer.statusText}`, mayPass(answer.status));
   return found;
+}
+
+/** What was refused for now may be granted later: too many requests, a server that is busy or away. */
+const mayPass = (status) => status === 429 || status >= 500;
+
+/** @param {boolean} again may the same request succeed later? */
+const failure = (message, again) => Object.assign(new Error(message), { again });
+
+/** @returns {never} Browsers have names of their own for a server that is not there. */
+function unanswered(error) {
+  throw error.name === "AbortError" ? error : failure(t("unanswered"), true);
 }
 
 /** Use this key from now on, until the browser is closed. */

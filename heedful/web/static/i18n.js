@@ -61,6 +61,8 @@ const TEXTS = {
     "Dotted: the model was less than 70 % sure. Shades: where the word looked.",
     "점선: 모델의 확신이 70 % 미만. 음영: 그 단어가 본 곳.",
   ],
+  unanswered: ["The server does not answer.", "서버가 응답하지 않습니다."],
+  again: ["Try again", "다시 시도"],
   divided: [
     "Each sentence was translated by itself. To look inside, translate one alone.",
     "문장마다 따로 번역했습니다. 안을 들여다보려면 한 문장만 번역하세요.",

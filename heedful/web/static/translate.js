@@ -42,7 +42,7 @@ async function start() {
     set({ languages, to });
     if (get().q) translateNow();
   } catch (error) {
-    set({ error: String(error.message) });
+    set({ error: String(error.message), again: Boolean(error.again), busy: false });
   }
 }
 
@@ -137,7 +137,7 @@ function count() {
 
 function typed() {
   const q = parts.input.value;
-  if (q === get().q) return;
+  if (q === get().q) return get().error ? translateNow() : undefined;
   set({ q, n: 0, t: -1, s: -1, prefix: "", step: 0 });
   translateNow();
 }
@@ -146,7 +146,7 @@ function swapLanguages() {
   const source = get().from === "auto" ? (get().detected ?? "") : get().from;
   const text = get().trace ? hypothesis().text : get().q;
   const there = (get().languages ?? []).find((each) => each.code === get().to);
-  if (!source || !there?.targets?.includes(source)) return set({ error: t("no.swap") });
+  if (!source || !there?.targets?.includes(source)) return set({ error: t("no.swap"), again: false });
   set({ from: get().to, to: source, q: text, n: 0, t: -1, s: -1, prefix: "", step: 0 });
   translateNow();
 }
@@ -168,20 +168,25 @@ export async function translateNow() {
   const mine = ++turn;
   const { q, from, to, prefix } = get();
   if (embedded) return;
+  if (!get().languages) return start();
   if (!q.trim()) return set({ trace: null, plain: "", error: "", busy: false, divided: false });
   set({ busy: true, error: "", divided: false });
+  let plain = "";
   try {
     const answer = await translateText(q, from, to);
     if (mine !== turn) return;
     const detected = answer.detectedLanguage?.language ?? from;
-    set({ plain: answer.translatedText, detected, ...(prefix ? {} : { trace: null }) });
+    plain = answer.translatedText;
+    set({ plain, detected, ...(prefix ? {} : { trace: null }) });
     if (!prefix && q.trim().includes("\n")) return set({ divided: true, busy: false });
     const trace = await fetchTrace({ q, source: detected, target: to, prefix });
     if (mine !== turn) return;
-    if (!prefix && !tells(trace, q, answer.translatedText)) return set({ divided: true, busy: false });
+    if (!prefix && !tells(trace, q, plain)) return set({ divided: true, busy: false });
     set({ trace, busy: false, n: Math.min(get().n, trace.hypotheses.length - 1) });
   } catch (error) {
-    if (mine === turn && error.name !== "AbortError") set({ error: String(error.message), busy: false });
+    if (mine !== turn || error.name === "AbortError") return;
+    const other = prefix ? {} : { trace: null }; // what is shown there is of another text
+    set({ error: String(error.message), again: Boolean(error.again), busy: false, plain, ...other });
   }
 }
 
@@ -221,7 +226,7 @@ function drawLanguages() {
 function drawTarget() {
   const { trace, busy, error, plain, divided } = get();
   closeChoices();
-  parts.status.textContent = busy ? t("busy") : error || (trace ? t("unsure.hint") : divided ? t("divided") : "");
+  show(parts.status, busy ? t("busy") : error || (trace ? t("unsure.hint") : divided ? t("divided") : ""), tryAgain());
   parts.status.classList.toggle("error", Boolean(error));
   parts.targetCard.setAttribute("aria-busy", String(busy));
   if (!trace) {
@@ -238,6 +243,13 @@ function drawTarget() {
   show(parts.alternatives, alternatives(trace));
   drawLanguages();
   mark();
+}
+
+/** Where a request may succeed later. */
+function tryAgain() {
+  const { busy, error, again, locked } = get();
+  if (busy || !error || !again || locked) return null;
+  return h("button", { type: "button", class: "quiet", onclick: translateNow }, t("again"));
 }
 
 /** Language and direction of a row of words. */
