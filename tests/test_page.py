@@ -224,6 +224,43 @@ def test_a_link_brings_back_the_view(page: Any, server: str) -> None:
     assert page.locator(".legend span").first.inner_text().strip() == "Head 2"
 
 
+@pytest.mark.parametrize("wrong", ["n=-1", "n=99", "kind=none", "t=99", "l=99", "h=99", "step=-5", "to=xx", "ui=xx"])
+def test_a_link_that_asks_for_what_there_is_not_shows_what_there_is(page: Any, server: str, wrong: str) -> None:
+    page.goto(f"{server}/#q={TEXT[0]}&{wrong}")
+    page.wait_for_selector(".matrix td")
+    assert page.locator("#target .word").count() > 0
+    assert page.locator(".status.error").count() == 0
+
+
+def test_a_link_followed_within_the_page_finds_its_languages(page: Any, server: str) -> None:
+    page.goto(server)
+    page.wait_for_selector(".samples")
+    page.evaluate("text => (location.hash = `q=${text}`)", TEXT[0])
+    page.wait_for_selector("#target .word")
+    assert shown(page) == TEXT[1]
+
+
+def test_the_counter_counts_what_is_there(page: Any, server: str) -> None:
+    translated(page, server)
+    assert page.get_by_text(f"{len(TEXT[0])} characters").count() == 1
+    page.get_by_role("button", name="Clear").click()
+    assert page.get_by_text("0 characters", exact=True).count() == 1
+
+
+def test_another_source_language_brings_a_target_that_it_has(page: Any, translator: Translator) -> None:
+    from heedful.web.server import create_app
+    from tests.served import serving
+
+    with serving(create_app([translator, taught_translator("ko", "fr")])) as url:
+        page.goto(f"{url}/#q={TEXT[0]}&prefix=Das")
+        page.wait_for_selector(".matrix td")
+        page.get_by_label("From", exact=True).select_option("ko")
+        page.wait_for_function("() => location.hash.includes('to=fr')")
+        assert page.get_by_label("To", exact=True).evaluate("node => node.value") == "fr"
+        assert "prefix" not in page.url
+        page.wait_for_selector("[aria-busy=false] #target .word")
+
+
 def test_hidden_tokens_and_masks_are_named(page: Any, server: str) -> None:
     translated(page, server, "kind=decoder")
     assert page.locator(".matrix td.masked").count() > 20

@@ -21,6 +21,7 @@
  * @property {string} ui language of the page
  */
 
+/** Of a number, also the least that it may be. */
 const DEFAULTS = {
   q: "",
   from: "auto",
@@ -40,6 +41,9 @@ const DEFAULTS = {
   step: 0,
   ui: "",
 };
+
+/** What else these may be. */
+const CHOICES = { kind: ["cross", "encoder", "decoder"], ui: ["en", "ko"] };
 
 const listeners = new Set();
 /** @type {any} */
@@ -75,7 +79,8 @@ export function readHash() {
   const found = new URLSearchParams(location.hash.slice(1));
   const change = {};
   for (const [key, value] of Object.entries(DEFAULTS)) {
-    change[key] = found.has(key) ? parsed(found.get(key) ?? "", value) : value;
+    const text = found.get(key);
+    change[key] = text === null || !(CHOICES[key] ?? [text]).includes(text) ? value : parsed(text, value);
   }
   set(change);
 }
@@ -86,6 +91,6 @@ function parsed(text, like) {
       .split(",")
       .map(Number)
       .filter((value) => Number.isInteger(value) && value >= 0);
-  if (typeof like === "number") return Number.isInteger(Number(text)) ? Number(text) : like;
+  if (typeof like === "number") return Number.isInteger(Number(text)) ? Math.max(like, Number(text)) : like;
   return typeof like === "boolean" ? text === "true" : text;
 }

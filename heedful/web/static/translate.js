@@ -23,10 +23,8 @@ export function translateRegion(place) {
   subscribe(["trace", "n", "t", "s", "preview", "kind", "l", "h"], mark);
   subscribe(["languages", "from", "to", "detected"], drawLanguages);
   subscribe(["q"], () => {
-    if (parts.input && parts.input.value !== get().q) {
-      parts.input.value = get().q;
-      count();
-    }
+    if (parts.input.value !== get().q) parts.input.value = get().q;
+    count();
   });
   drawLanguages();
   drawTarget();
@@ -37,10 +35,8 @@ export function translateRegion(place) {
 async function start() {
   try {
     const languages = await fetchLanguages();
-    const first = languages.find((each) => (each.targets ?? []).some((code) => code !== each.code)) ?? languages[0];
-    const to = get().to || (first?.targets ?? []).find((code) => code !== first.code) || "";
-    set({ languages, to });
-    if (get().q) translateNow();
+    set({ languages });
+    translateNow();
   } catch (error) {
     set({ error: String(error.message), again: Boolean(error.again), busy: false });
   }
@@ -77,6 +73,7 @@ function pieces() {
       class: "quiet",
       onclick: () => {
         input.value = "";
+        count();
         typed();
         input.focus();
       },
@@ -85,17 +82,11 @@ function pieces() {
   );
   const from = h("select", {
     "aria-label": t("from"),
-    onchange: () => {
-      set({ from: from.value });
-      translateNow();
-    },
+    onchange: () => chooseLanguages({ from: from.value }),
   });
   const to = h("select", {
     "aria-label": t("to"),
-    onchange: () => {
-      set({ to: to.value });
-      translateNow();
-    },
+    onchange: () => chooseLanguages({ to: to.value }),
   });
   const output = h("div", { class: "words target-words", id: "target", dir: "auto" });
   const status = h("p", { class: "status small muted", role: "status", "aria-live": "polite" });
@@ -142,13 +133,30 @@ function typed() {
   translateNow();
 }
 
+/** What was chosen in a translation goes with it. */
+function chooseLanguages(change) {
+  set({ ...change, n: 0, t: -1, s: -1, prefix: "", step: 0 });
+  translateNow();
+}
+
+/** The languages that a source language can be translated into. */
+function targetsOf(from) {
+  const sources = (get().languages ?? []).filter((each) => from === "auto" || each.code === from);
+  return [...new Set(sources.flatMap((each) => (each.targets ?? []).filter((code) => code !== each.code)))];
+}
+
+/** The target that is chosen, if the source can be translated into it; else one that it can. */
+function settleTarget() {
+  const targets = targetsOf(get().from);
+  if (targets.length && !targets.includes(get().to)) set({ to: targets[0] });
+}
+
 function swapLanguages() {
   const source = get().from === "auto" ? (get().detected ?? "") : get().from;
   const text = get().trace ? hypothesis().text : get().q;
   const there = (get().languages ?? []).find((each) => each.code === get().to);
   if (!source || !there?.targets?.includes(source)) return set({ error: t("no.swap"), again: false });
-  set({ from: get().to, to: source, q: text, n: 0, t: -1, s: -1, prefix: "", step: 0 });
-  translateNow();
+  chooseLanguages({ from: get().to, to: source, q: text });
 }
 
 async function copyText() {
@@ -166,9 +174,10 @@ const tells = (trace, q, plain) => !SEVERAL.test(q) || tidy(trace.hypotheses[0].
 /** Translate, then look inside. A newer text overtakes an older answer. */
 export async function translateNow() {
   const mine = ++turn;
-  const { q, from, to, prefix } = get();
   if (embedded) return;
   if (!get().languages) return start();
+  settleTarget();
+  const { q, from, to, prefix } = get();
   if (!q.trim()) return set({ trace: null, plain: "", error: "", busy: false, divided: false });
   set({ busy: true, error: "", divided: false });
   let plain = "";
@@ -212,14 +221,9 @@ function drawLanguages() {
     option("auto", detect, from),
     languages.map((each) => option(each.code, languageName(each.code, each.name), from)),
   );
-  const targets = new Set(
-    languages
-      .filter((each) => from === "auto" || each.code === from)
-      .flatMap((each) => (each.targets ?? []).filter((code) => code !== each.code)),
-  );
   show(
     parts.to,
-    [...targets].map((code) => option(code, languageName(code), to)),
+    targetsOf(from).map((code) => option(code, languageName(code), to)),
   );
 }
 
