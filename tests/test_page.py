@@ -194,6 +194,64 @@ def test_the_keyboard_reaches_and_pins_every_value(page: Any, server: str) -> No
     assert page.locator("#tab-encoder").get_attribute("aria-selected") == "true"
 
 
+FOCUSED = "document.activeElement.getAttribute('aria-label') ?? document.activeElement.textContent"
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "[data-value=lines]",
+        "[data-value=pieces]",
+        ".mean >> nth=0",
+        ".thumb >> nth=3",
+        "#tab-encoder",
+        ".alternatives button >> nth=1",
+        ".tree .node >> nth=5",
+    ],
+)
+def test_a_control_keeps_the_focus_when_it_is_used(page: Any, server: str, place: str) -> None:
+    translated(page, server)
+    page.locator(place).focus()
+    before = page.evaluate(FOCUSED)
+    url = page.url
+    page.keyboard.press("Enter")
+    assert page.url != url
+    assert page.evaluate(FOCUSED) == before
+
+
+def test_the_word_that_lines_start_from_keeps_the_focus(page: Any, server: str) -> None:
+    translated(page, server, "view=lines")
+    page.locator(".lines [role=button]").nth(2).focus()
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.getAttribute('aria-pressed')") == "true"
+
+
+def test_arrow_keys_walk_the_beam_as_it_is_drawn(page: Any, server: str) -> None:
+    translated(page, server)
+    where = "(({x, y}) => [x, y])(document.activeElement.querySelector('rect').getBBox())"
+    page.locator(".tree .node").first.focus()
+    x, y = page.evaluate(where)
+    page.keyboard.press("ArrowRight")
+    right = page.evaluate(where)
+    assert right[0] > x
+    assert right[1] == y
+    page.keyboard.press("ArrowDown")
+    assert page.evaluate(where)[0] == right[0]
+    assert page.evaluate(where)[1] > y
+    page.keyboard.press("Space")
+    assert "step=1" in page.url
+
+
+def test_the_choices_of_a_word_take_the_focus_and_give_it_back(page: Any, server: str) -> None:
+    translated(page, server)
+    page.locator("#target .word").nth(2).focus()
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    assert page.locator(".popover .choice").first.evaluate("node => node === document.activeElement")
+    page.keyboard.press("Escape")
+    assert page.evaluate("document.activeElement.dataset.t") == "2"
+
+
 def test_steps_can_be_walked(page: Any, server: str) -> None:
     translated(page, server)
     page.locator(".scrubber input").focus()

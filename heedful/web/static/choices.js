@@ -56,7 +56,7 @@ export function choices(anchor, best, word, choose) {
   const several = best.word_of_piece.filter((owner) => owner === word).length > 1;
   const node = h(
     "div",
-    { class: "popover", role: "dialog", "aria-label": t("choices") },
+    { class: "popover", role: "dialog", "aria-label": t("choices"), tabindex: "-1" },
     h(
       "p",
       { class: "small muted" },
@@ -73,4 +73,5 @@ export function choices(anchor, best, word, choose) {
   node.style.setProperty("top", `${box.bottom - home.top + 8}px`);
   anchor.setAttribute("aria-expanded", "true");
   open = { node, anchor };
+  node.focus({ preventScroll: true });
 }

@@ -29,11 +29,17 @@ export function s(tag, props = {}, ...children) {
   return fill(document.createElementNS(SVG, tag), props, children);
 }
 
-/** Put these into a node, instead of what is in it. */
+const controlsIn = (node) => [...node.querySelectorAll("button, select, input, summary, [tabindex]")];
+
+/** Put these into a node, instead of what is in it. The focus stays at the control that was at its place. */
 export function show(node, ...children) {
+  const focused = document.activeElement;
+  const place = node.contains(focused) ? controlsIn(node).indexOf(focused) : -1;
   node.replaceChildren(
     ...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false),
   );
+  const control = place < 0 ? null : controlsIn(node)[place];
+  if (control?.tagName === focused?.tagName) control?.focus({ preventScroll: true });
 }
 
 /** A piece as people read it: a hyphen says that it goes on a word. */

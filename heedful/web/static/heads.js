@@ -30,6 +30,7 @@ function row(kind, layer, heads) {
       type: "button",
       class: "mean",
       "aria-pressed": String(chosen && !get().h.length),
+      "aria-label": `${t("layer", { n: layer + 1 })}, ${t("mean")}`,
       onclick: () => set({ l: layer, h: [] }),
     },
     t("mean"),

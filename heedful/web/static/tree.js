@@ -1,6 +1,6 @@
 /** The beam as a tree: a column for each step, a row for each place of the beam, finished hypotheses below. */
 
-import { areRightToLeft, h, isRightToLeft, number, readable, roving, s } from "./dom.js";
+import { areRightToLeft, h, isRightToLeft, number, readable, s } from "./dom.js";
 import { t } from "./i18n.js";
 import { get, set } from "./store.js";
 import { figure } from "./table.js";
@@ -17,7 +17,7 @@ export function beamTree() {
   const places = layout(beam);
   if (areRightToLeft(get().trace.hypotheses[0].words)) mirror(places);
   const line = h("p", { class: "reading", "aria-live": "polite" }, t("tree.hint"));
-  const plot = h("div", {}, h("div", { class: "scroll" }, drawing(places, beam, line)), line);
+  const plot = h("div", {}, h("div", { class: "scroll" }, drawing(places, line)), line);
   return figure(plot, () => tableOf(places), t("tree.caption", { width: beam.width, alpha: beam.alpha }));
 }
 
@@ -65,7 +65,26 @@ function firstFree(taken) {
   return row;
 }
 
-function drawing(places, beam, line) {
+const ACROSS = { ArrowRight: 1, ArrowLeft: -1 };
+const DOWN = { ArrowDown: 1, ArrowUp: -1 };
+
+/** Where an arrow key leads: to the nearest row of the step beside this one, or up and down within the step. */
+function neighbour(places, place, key) {
+  const leads = (other) =>
+    other.step === place.step
+      ? Math.sign(other.row - place.row) === DOWN[key]
+      : Math.abs(other.step - place.step) === 1 && Math.sign(other.x - place.x) === ACROSS[key];
+  const rows = (other) => Math.abs(other.row - place.row);
+  return places.filter(leads).sort((a, b) => rows(a) - rows(b))[0];
+}
+
+/** One node is in the tab order: the one that was last walked to. */
+function walk(nodes, place) {
+  nodes.forEach((node, i) => node.setAttribute("tabindex", i === place ? "0" : "-1"));
+  nodes[place].focus();
+}
+
+function drawing(places, line) {
   const y = (place) => 20 + ROW * place.row;
   const width = Math.max(...places.map((place) => place.x + place.width)) + 16;
   const height = 40 + ROW * Math.max(...places.map((place) => place.row));
@@ -95,8 +114,11 @@ function drawing(places, beam, line) {
         onfocus: () => (line.textContent = reading(place)),
         onmouseenter: () => (line.textContent = reading(place)),
         onkeydown: (event) => {
-          if (event.key === "Enter") set({ step: place.step });
-          else roving(nodes, event, i, beam.width);
+          const next = neighbour(places, place, event.key);
+          const chosen = event.key === "Enter" || event.key === " ";
+          if (next || chosen) event.preventDefault();
+          if (chosen) set({ step: place.step });
+          if (next) walk(nodes, places.indexOf(next));
         },
       },
       s("rect", { x: place.x, y: y(place) - 14, width: place.width, height: 28, rx: 6 }),
