@@ -168,6 +168,18 @@ def test_a_clicked_word_offers_choices_and_the_rest_is_decoded_anew(page: Any, s
     assert "prefix=Das+Tier" in page.url
 
 
+def test_a_translation_is_copied_even_where_the_page_is_not_secure(page: Any, server: str) -> None:
+    """Over plain HTTP from another machine there is no navigator.clipboard."""
+    page.add_init_script("Object.defineProperty(navigator, 'clipboard', {value: undefined})")
+    translated(page, server)
+    page.get_by_role("button", name="Copy").first.click()
+    page.get_by_text("Copied.").wait_for()
+    page.fill("#source", "")
+    page.focus("#source")
+    page.keyboard.press("Control+V")
+    assert page.locator("#source").input_value() == TEXT[1]
+
+
 def test_hovering_a_word_marks_what_it_looked_at(page: Any, server: str) -> None:
     translated(page, server)
     tint = "parseInt(word.style.getPropertyValue('--tint'))"
@@ -386,6 +398,46 @@ def test_languages_that_did_not_come_are_asked_for_again(unwatched: Any, server:
     unwatched.fill("#source", TEXT[0])
     unwatched.wait_for_selector("#target .word")
     assert shown(unwatched) == TEXT[1]
+
+
+def test_an_answer_that_comes_late_is_not_shown(page: Any, server: str) -> None:
+    translated(page, server)
+    page.locator("#worked > summary").click()
+    held: list[Any] = []
+    page.route("**/api/trace", lambda route: held.append(route))
+    with page.expect_request("**/api/trace"):
+        page.locator(".alternatives button").nth(2).click()
+    page.get_by_role("button", name="Clear").click()
+    page.wait_for_timeout(50)
+    held[0].fulfill(response=page.request.post(held[0].request.url, data=held[0].request.post_data_json))
+    page.wait_for_timeout(200)
+    assert page.locator("#target .word").count() == 0
+
+
+def test_a_slow_answer_gives_way_to_a_newer_one(page: Any, server: str) -> None:
+    held: list[Any] = []
+
+    def answer(route: Any) -> None:
+        if route.request.post_data_json["q"] == "old":
+            held.append(route)
+        else:
+            route.fulfill(status=200, json={"translatedText": "newer.\nin lines"})
+
+    page.route("**/translate", answer)
+    page.goto(server)
+    with page.expect_request("**/translate"):
+        page.fill("#source", "old")
+    page.fill("#source", "new\nlines")
+    page.get_by_text("newer.").wait_for()
+    held[0].fulfill(status=200, json={"translatedText": "older"})
+    page.wait_for_timeout(200)
+    assert page.locator("#target").inner_text() == "newer.\nin lines"
+
+
+def test_nothing_is_headed_that_is_not_there_yet(page: Any, server: str) -> None:
+    page.goto(server)
+    page.locator("#inside > summary").click()
+    assert page.locator("#inside h3:visible").all_inner_texts() == ["Model card"]
 
 
 def test_what_will_not_pass_is_not_offered_again(unwatched: Any, server: str) -> None:

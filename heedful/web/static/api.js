@@ -48,10 +48,15 @@ export function useKey(key) {
   set({ locked: false });
 }
 
-/** Translate; a request that is still under way is given up. */
-export function translateText(q, source, target) {
+/** Give up what is still under way: its answer would be of another text. */
+export function giveUp() {
   waiting.abort();
   waiting = new AbortController();
+}
+
+/** Translate; a request that is still under way is given up. */
+export function translateText(q, source, target) {
+  giveUp();
   return ask("/translate", { q, source, target, format: "text" }, waiting.signal);
 }
 

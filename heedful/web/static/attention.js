@@ -121,7 +121,7 @@ async function fetchLayer() {
     if (n > 0) Object.assign(best, { attention: found.attention, vectors: found.vectors });
     set({ trace: n > 0 ? { ...trace } : { ...trace, attention: found.attention, vectors: found.vectors } });
   } catch (error) {
-    show(places.view, h("p", { class: "error" }, String(error.message)));
+    if (error.name !== "AbortError") show(places.view, h("p", { class: "error" }, String(error.message)));
   }
 }
 

@@ -55,6 +55,7 @@ const TEXTS = {
   clear: ["Clear", "지우기"],
   copy: ["Copy", "복사"],
   copied: ["Copied.", "복사했습니다."],
+  "not.copied": ["The browser does not let this page copy.", "브라우저가 복사를 허용하지 않습니다."],
   busy: ["Translating …", "번역 중 …"],
   characters: ["{n} characters", "{n}자"],
   "unsure.hint": [

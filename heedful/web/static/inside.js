@@ -2,6 +2,7 @@
 
 import { curl, embedded, fetchModel, fetchPositions, watchMetrics } from "./api.js";
 import { cardView } from "./card.js";
+import { copy } from "./clipboard.js";
 import { curvesView, scheduleView } from "./curves.js";
 import { h, show } from "./dom.js";
 import { t } from "./i18n.js";
@@ -14,16 +15,15 @@ import { get, subscribe } from "./store.js";
 /** Draw the region into its place; what must be asked for is asked for when it is opened. */
 export function insideRegion(place, details) {
   places = { card: h("div", {}), curves: h("div", {}), positions: h("div", {}), request: h("div", {}) };
-  show(
-    place,
-    h("h3", {}, t("card")),
-    places.card,
+  places.known = h(
+    "div",
+    { hidden: true },
     h("h3", {}, t("curves")),
     places.curves,
     h("h3", {}, t("positions.title")),
     places.positions,
-    places.request,
   );
+  show(place, h("h3", {}, t("card")), places.card, places.known, places.request);
   const draw = () => (details.open ? drawInside() : stopWatching());
   details.addEventListener("toggle", draw);
   subscribe(["trace", "request", "scheme"], draw);
@@ -33,6 +33,7 @@ export function insideRegion(place, details) {
 async function drawInside() {
   const model = get().trace?.model;
   show(places.request, requestPanel());
+  places.known.hidden = !model;
   if (!model) return show(places.card, h("p", { class: "muted" }, t("nothing")));
   drawCard(model);
   drawCurves(model);
@@ -94,10 +95,8 @@ function requestPanel() {
   const { request } = get();
   if (!request || embedded) return null;
   const text = curl(request);
-  const copy = h(
-    "button",
-    { type: "button", class: "quiet", onclick: () => navigator.clipboard?.writeText(text) },
-    t("copy"),
-  );
-  return [h("h3", {}, t("request"), " ", copy), h("pre", { class: "scroll", tabindex: "0" }, h("code", {}, text))];
+  const told = h("span", { class: "small muted", role: "status" });
+  const tell = async () => (told.textContent = await copy(text));
+  const button = h("button", { type: "button", class: "quiet", onclick: tell }, t("copy"));
+  return [h("h3", {}, t("request"), " ", button, told), h("pre", { class: "scroll", tabindex: "0" }, h("code", {}, text))];
 }

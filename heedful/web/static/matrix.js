@@ -101,6 +101,7 @@ function cell(found, i, j, ramp) {
       "data-i": i,
       "data-j": j,
       "aria-label": reading(found, i, j),
+      title: reading(found, i, j),
       style: { "background-color": colour, color: ink },
     },
     text,

@@ -1,9 +1,10 @@
 /** Region 1: two boxes, alternatives, and words that can be asked about. Works without the other regions. */
 
-import { embedded, fetchLanguages, fetchTrace, translateText } from "./api.js";
+import { embedded, fetchLanguages, fetchTrace, giveUp, translateText } from "./api.js";
 import { directionOf, h, show } from "./dom.js";
 import { t, languageName } from "./i18n.js";
 import { closeChoices } from "./choices.js";
+import { copy } from "./clipboard.js";
 import { get, set, subscribe } from "./store.js";
 import { keyForm, samples } from "./samples.js";
 import { hypothesis } from "./weights.js";
@@ -90,7 +91,7 @@ function pieces() {
   });
   const output = h("div", { class: "words target-words", id: "target", dir: "auto" });
   const status = h("p", { class: "status small muted", role: "status", "aria-live": "polite" });
-  const copy = h("button", { type: "button", class: "quiet", onclick: copyText }, t("copy"));
+  const copyButton = h("button", { type: "button", class: "quiet", onclick: copyText }, t("copy"));
   const swap = embedded
     ? h("span", { class: "arrow", "aria-hidden": "true" }, "→")
     : h(
@@ -114,7 +115,7 @@ function pieces() {
   const targetCard = h(
     "section",
     { class: "box", "aria-label": t("translation") },
-    h("header", {}, embedded ? h("strong", { class: "to" }) : to, h("span", { class: "grow" }), copy),
+    h("header", {}, embedded ? h("strong", { class: "to" }) : to, h("span", { class: "grow" }), copyButton),
     output,
     status,
   );
@@ -160,8 +161,13 @@ function swapLanguages() {
 }
 
 async function copyText() {
-  await navigator.clipboard?.writeText(get().trace ? hypothesis().text : (get().plain ?? ""));
-  parts.status.textContent = t("copied");
+  const text = get().trace ? hypothesis().text : get().plain;
+  if (text) parts.status.textContent = await copy(text);
+}
+
+function showNothing() {
+  giveUp();
+  set({ trace: null, plain: "", error: "", busy: false, divided: false });
 }
 
 /** The server translates sentences one by one; a trace takes the text as one. */
@@ -178,7 +184,7 @@ export async function translateNow() {
   if (!get().languages) return start();
   settleTarget();
   const { q, from, to, prefix } = get();
-  if (!q.trim()) return set({ trace: null, plain: "", error: "", busy: false, divided: false });
+  if (!q.trim()) return showNothing();
   set({ busy: true, error: "", divided: false });
   let plain = "";
   try {

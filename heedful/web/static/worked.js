@@ -49,7 +49,7 @@ async function fetchVectors(layer) {
   if (embedded || asked === JSON.stringify(body) || !place.closest("details")?.open) return;
   asked = JSON.stringify(body);
   const found = await fetchTrace(body).catch(() => null);
-  if (!found) return;
+  if (!found) return (asked = "");
   if (n > 0) trace.hypotheses[n].vectors = found.vectors;
   set({ trace: n > 0 ? { ...trace } : { ...trace, vectors: found.vectors } });
 }
