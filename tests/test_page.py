@@ -568,6 +568,19 @@ def test_it_fits_a_narrow_screen_in_light_and_dark(page: Any, server: str, schem
     assert page.evaluate(small) == []
 
 
+@pytest.mark.parametrize("width", [320, 390, 640, 768])
+def test_letters_in_drawings_keep_their_size_on_every_screen(page: Any, server: str, width: int) -> None:
+    """640: a window of 1280 at 200 %."""
+    page.set_viewport_size({"width": width, "height": 800})
+    translated(page, server, "view=lines")
+    page.locator("#inside > summary").click()
+    page.wait_for_selector(".positions .curve")
+    height = "nodes => nodes.map(n => n.getScreenCTM().a * parseFloat(getComputedStyle(n).fontSize))"
+    sizes = page.locator(".plot text, .lines text").evaluate_all(height)
+    assert min(sizes) > 9
+    assert max(sizes) < 20
+
+
 CONTRAST = """() => {
   const context = Object.assign(document.createElement("canvas"), {width: 1, height: 1}).getContext("2d", {
     willReadFrequently: true,

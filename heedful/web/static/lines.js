@@ -97,7 +97,13 @@ function drawing(found, links) {
   );
   return s(
     "svg",
-    { class: "lines", viewBox: `0 0 ${WIDTH} ${height}`, role: "group", "aria-label": shownTitle() },
+    {
+      class: "lines",
+      viewBox: `0 0 ${WIDTH} ${height}`,
+      role: "group",
+      "aria-label": shownTitle(),
+      style: { "max-width": `${1.2 * WIDTH}px` },
+    },
     s("text", { class: "axis", x: left, y: 18, "text-anchor": "end" }, t(`rows.${kind}`)),
     s("text", { class: "axis", x: right, y: 18 }, t(`columns.${kind}`)),
     curves,

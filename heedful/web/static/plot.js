@@ -5,7 +5,8 @@ import { h, number, s } from "./dom.js";
 import { legend } from "./legend.js";
 import { figure } from "./table.js";
 
-const [WIDTH, HEIGHT] = [560, 240];
+/** Narrow screens get a narrow drawing, so that letters keep their size. */
+const measures = () => (innerWidth < 480 ? { WIDTH: 320, HEIGHT: 220 } : { WIDTH: 560, HEIGHT: 240 });
 const MARGIN = { left: 56, right: 16, top: 16, bottom: 40 };
 
 /** Round numbers between two, five or fewer of them. */
@@ -32,6 +33,7 @@ export function tick(value) {
 export function linePlot({ name, x, y, series, low = undefined, high = undefined }) {
   const points = series.flatMap((each) => each.points).filter(([, value]) => Number.isFinite(value));
   if (!points.length) return h("p", { class: "muted" }, `${name}: —`);
+  const { WIDTH, HEIGHT } = measures();
   const [xs, ys] = [points.map(([value]) => value), points.map(([, value]) => value)];
   const [left, right] = [Math.min(...xs), Math.max(...xs)];
   const bottom = low ?? Math.min(...ys);
