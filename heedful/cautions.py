@@ -42,13 +42,25 @@ def cautions(
 
 def cautions_at_start(config: Config, device: str) -> list[str]:
     """What can be known before a run has begun."""
-    found = _same_files(config) + _schedule(config, []) + _left_out(config)
+    found = _same_files(config) + _languages(config) + _schedule(config, []) + _left_out(config)
     return found + (_long_on_cpu(config) if device == "cpu" else [])
 
 
 def _same_files(config: Config) -> list[str]:
     both = {Path(name).resolve() for name in config.data.source} & {Path(name).resolve() for name in config.data.target}
     return [f"{path} is both source and target: the model learns to copy" for path in sorted(both)]
+
+
+def _languages(config: Config) -> list[str]:
+    """They come from the names of the files (train.en), unless told."""
+    data = config.data
+    if not data.source or (data.source_language and data.target_language):
+        return []
+    names = " and ".join((*data.source[:1], *data.target[:1]))
+    return [
+        f"the names of {names} do not say the languages, which heedful serve needs: "
+        f"--set data.source_language=en --set data.target_language=de, or name the files so (train.en, train.de)"
+    ]
 
 
 def _long_on_cpu(config: Config) -> list[str]:

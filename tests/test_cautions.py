@@ -45,6 +45,14 @@ def test_a_schedule_that_never_leaves_warm_up_is_named(tokenizer: Tokenizer, tmp
     assert "50 steps of its warm-up" in found
 
 
+def test_files_that_do_not_say_their_languages_are_named() -> None:
+    files = {"source": ["a.txt"], "target": ["b.txt"]}
+    (found,) = cautions_at_start(resolve(preset("tiny"), {"data": files}), "cpu")
+    assert "the names of a.txt and b.txt do not say the languages" in found
+    told = files | {"source_language": "en", "target_language": "de"}
+    assert cautions_at_start(resolve(preset("tiny"), {"data": told}), "cpu") == []
+
+
 def test_steps_that_no_checkpoint_to_average_has_seen_are_named() -> None:
     train = {"steps": 1000, "checkpoint_steps": 400, "warmup_steps": 10}
     (found,) = cautions_at_start(resolve(preset("small"), {"train": train}), "cpu")
@@ -68,7 +76,8 @@ def test_a_batch_holds_the_copies_of_r_drop_already() -> None:
 
 
 def test_text_that_is_its_own_translation_is_named(tokenizer: Tokenizer) -> None:
-    same = resolve({"data": {"source": ["a.en", "b.en"], "target": ["a.de", "./b.en"]}})
+    files = {"source": ["a.en", "b.en"], "target": ["a.de", "./b.en"]}
+    same = resolve({"data": files | {"source_language": "en", "target_language": "de"}})
     (found,) = cautions_at_start(same, "cuda")
     assert "b.en is both source and target" in found
     assert cautions(None, same, tokenizer, None, None) == [found]

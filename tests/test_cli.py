@@ -331,6 +331,14 @@ def test_a_model_has_its_sizes_and_not_a_presets(heedful: Run, model: Path) -> N
     assert "go without MODEL" in one_line(heedful("info", model, "--set", "model.d_ff=8"))
 
 
+def test_a_server_names_the_file_that_lacks_the_languages(heedful: Run, model: Path, tmp_path: Path) -> None:
+    pytest.importorskip("uvicorn")
+    run = shutil.copytree(model, tmp_path / "run")
+    settings = run / "model" / "config.toml"
+    settings.write_text(settings.read_text().replace('source_language = "en"', 'source_language = ""'))
+    assert f"{settings}: data.source_language" in one_line(heedful("serve", "-m", run, "--port", 0))
+
+
 def test_no_server_is_opened_to_all_by_an_empty_key(heedful: Run, model: Path) -> None:
     assert "--api-key is empty" in one_line(heedful("serve", "-m", model, "--api-key", ""))
 

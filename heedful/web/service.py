@@ -109,10 +109,8 @@ def _check_languages(pairs: Sequence[Pair]) -> None:
         raise ConfigError("no model is given")
     for pair in pairs:
         if not (pair.source and pair.target):
-            where = pair.folder or "a model"
-            raise ConfigError(
-                f"{where}: data.source_language or data.target_language is not set; set it in config.toml"
-            )
+            where = find_model(pair.folder).config if pair.folder else "a model"
+            raise ConfigError(f"{where}: data.source_language or data.target_language is not set; set it there")
 
 
 @dataclass(frozen=True, slots=True)
