@@ -131,8 +131,8 @@ def main() -> None:
         "recipe", type=known, metavar="RECIPE", help="such as multi30k-en-de: a file here, without .toml"
     )
     parser.add_argument("--data", type=Path, required=True, help="folder of train, valid and test files")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[1])
-    parser.add_argument("-o", "--output", type=Path, default=Path("runs"))
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1], help="one run for each")
+    parser.add_argument("-o", "--output", type=Path, default=Path("runs"), help="folder of the runs")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--publish", action="store_true", help="copy the cards to results/")
     parser.add_argument("--force", action="store_true", help="publish also over a card of other weights")
