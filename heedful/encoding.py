@@ -62,7 +62,7 @@ class Counts:
         """What was left out and why; of the switches only what they found."""
         found = {"uneven": self.uneven, "copied": self.copies}
         also = "".join(f", {number:,} {kind}" for kind, number in found.items() if number)
-        return f"{self.empty:,} empty and {self.too_long:,} too long{also} ones left out"
+        return f"left out: {self.empty:,} empty, {self.too_long:,} too long{also}"
 
     def __add__(self, other: "Counts") -> "Counts":
         return Counts(*map(operator.add, astuple(self), astuple(other)))

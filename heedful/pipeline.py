@@ -243,7 +243,7 @@ def _make_shards(run: Path, config: Config, tokenizer: Tokenizer, say: Callable[
 
 
 def _counted(counts: Counts) -> str:
-    return f"{counts.kept:,} of {counts.read:,} pairs ({counts.left_out}), {counts.target_tokens:,} target tokens"
+    return f"{counts.kept:,} of {counts.read:,} pairs, {counts.target_tokens:,} target tokens ({counts.left_out})"
 
 
 # ------------------------------------------------------------------------------------------------ numbers → a model

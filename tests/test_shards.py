@@ -247,8 +247,8 @@ def test_uneven_pairs_and_copies_are_left_out_and_counted_where_that_is_wished(t
     assert (cleaned.counts.kept, cleaned.counts.empty, cleaned.counts.uneven, cleaned.counts.copies) == (2, 1, 1, 1)
     assert [TOKENIZER.decode(ids) for ids in sentences(cleaned.source)] == [sources[0], sources[3]]
     assert [TOKENIZER.decode(ids) for ids in sentences(cleaned.target)] == [targets[0], targets[3]]
-    assert cleaned.counts.left_out == "1 empty and 0 too long, 1 uneven, 1 copied ones left out"
-    assert plain.counts.left_out == "1 empty and 0 too long ones left out"
+    assert cleaned.counts.left_out == "left out: 1 empty, 0 too long, 1 uneven, 1 copied"
+    assert plain.counts.left_out == "left out: 1 empty, 0 too long"
     assert not text.is_current()
 
 
