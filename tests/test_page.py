@@ -284,6 +284,17 @@ def test_every_plot_can_be_read_as_a_table(page: Any, server: str) -> None:
     assert download.value.suggested_filename.endswith(".csv")
 
 
+def test_a_table_stays_open_and_tells_what_is_chosen_next(page: Any, server: str) -> None:
+    translated(page, server)
+    figure = page.locator("#attention figure").last
+    figure.get_by_role("button", name="View as table").click()
+    page.locator(".thumb").nth(0).click()
+    assert figure.locator(".table-place caption").inner_text().endswith("layer 1, heads: 1")
+    figure.get_by_role("button", name="Hide table").click()
+    page.locator(".thumb").nth(1).click()
+    assert figure.locator(".table-place table").count() == 0
+
+
 def test_a_link_brings_back_the_view(page: Any, server: str) -> None:
     translated(page, server)
     page.goto("about:blank")
@@ -542,6 +553,17 @@ def test_curves_grow_while_the_training_goes_on(page: Any, translator: Translato
         points = "document.querySelector('#inside .curve').getAttribute('points').split(' ').length"
         page.wait_for_function(f"() => {points} === 3")
         page.locator("#inside > summary").click()  # which ends the stream
+
+
+def test_curves_are_watched_again_when_the_server_was_away(page: Any, server: str) -> None:
+    ended = 'event: anew\ndata: {"step": [], "validation": []}\n\n'
+    page.route("**/api/run/metrics?*", lambda route: route.fulfill(content_type="text/event-stream", body=ended))
+    translated(page, server)
+    page.locator("#inside > summary").click()
+    page.wait_for_selector(".positions .curve")
+    with page.expect_request("**/api/run/metrics?*"):
+        page.fill("#source", "it was tired")
+    page.wait_for_selector("[aria-busy=false] #target .word")
 
 
 def test_the_models_card_is_shown(page: Any, server: str) -> None:

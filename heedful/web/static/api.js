@@ -84,12 +84,14 @@ export const fetchModel = (source, target) => ask(`/api/model?${pairQuery(source
 /**
  * The records of training as they are written, until the signal. (EventSource could send no key.)
  * @param {(name: string, records: any) => void} tell "anew": all of them; "more": those that were added
+ * @returns {Promise<boolean>} did a stream end? Then it can be watched again
  */
 export async function watchMetrics(source, target, signal, tell) {
   const headers = { ...keyHeader(), Accept: "text/event-stream" };
   const answer = await fetch(`/api/run/metrics?${pairQuery(source, target)}`, { headers, signal });
-  if (!answer.ok || !answer.body) return;
-  if (!answer.headers.get("content-type")?.startsWith("text/event-stream")) return tell("anew", await answer.json());
+  if (!answer.ok || !answer.body) return false;
+  if (!answer.headers.get("content-type")?.startsWith("text/event-stream"))
+    return (tell("anew", await answer.json()), false);
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   let text = "";
   for (let part = await reader.read(); !part.done; part = await reader.read()) {
@@ -100,6 +102,7 @@ export async function watchMetrics(source, target, signal, tell) {
       if (found) tell(found[1], JSON.parse(found[2]));
     }
   }
+  return true;
 }
 
 /** The last request as a line for the shell. */

@@ -44,7 +44,7 @@ function part(name, rows) {
     { class: "card-grid" },
     rows.map(([field, value]) => h("div", {}, h("dt", {}, field), h("dd", {}, value))),
   );
-  return figure(grid, () => ({ name, columns: [t("setting"), t("value")], rows }));
+  return figure(name, grid, () => ({ name, columns: [t("setting"), t("value")], rows }));
 }
 
 function trained({ training, weights_sha256: weights }) {

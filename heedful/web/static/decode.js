@@ -130,7 +130,7 @@ function drawNow() {
     h(
       "div",
       { class: "halves" },
-      h("div", {}, h("h3", {}, t("next")), figure(bars, data)),
+      h("div", {}, h("h3", {}, t("next")), figure("next", bars, data)),
       h("div", {}, h("h3", {}, t("looks")), looks(best, step)),
     ),
   );
@@ -159,6 +159,7 @@ function looks(best, step) {
     ]),
   );
   return figure(
+    "looks",
     words,
     () => ({
       name: t("looks"),

@@ -14,6 +14,7 @@ export function headsOverview() {
   const rows = [...Array(layers).keys()].map((layer) => row(kind, layer, heads));
   const grid = h("div", { class: "heads", role: "group", "aria-label": t("heads") }, rows);
   return figure(
+    "heads",
     grid,
     () => tableOf(kind, layers, heads),
     t(get().trace.model.roles_from === "corpus" ? "heads.corpus" : "heads.sentence"),

@@ -75,13 +75,16 @@ function stopWatching() {
 
 /** Curves that grow while the run is going on. */
 function watch(model) {
-  watching = new AbortController();
+  const mine = (watching = new AbortController());
   const tell = (name, { step, validation }) => {
     const before = name === "more" && fetched.metrics ? fetched.metrics : { step: [], validation: [] };
     fetched.metrics = { step: [...before.step, ...step], validation: [...before.validation, ...validation] };
     drawCurves(model);
   };
-  watchMetrics(model.source, model.target, watching.signal, tell).catch(() => null);
+  const end = (ended) => ended && watching === mine && (watching = null);
+  watchMetrics(model.source, model.target, mine.signal, tell)
+    .catch(() => true)
+    .then(end);
 }
 
 /** What a file brings with it. */

@@ -37,7 +37,7 @@ export function linesView() {
     legendOf(heads),
     h("p", { class: "small muted" }, [t("lines.note"), found.places ? t("note.hidden") : ""].join(" ")),
   );
-  return figure(plot, () => tableOf(found, links), shownTitle());
+  return figure("weights", plot, () => tableOf(found, links), shownTitle());
 }
 
 /** A head alone needs no dash to be told apart. */

@@ -13,7 +13,7 @@ export function matrixView() {
   const found = matrix();
   const line = h("p", { class: "reading", "aria-live": "polite" }, t("matrix.hint"));
   const plot = h("div", {}, h("div", { class: "scroll" }, grid(found, line)), scaleBar(), line, notes(found));
-  return figure(plot, () => tableOf(found), shownTitle());
+  return figure("weights", plot, () => tableOf(found), shownTitle());
 }
 
 const name = (item) => (get().unit === "pieces" ? readable(item.label) : item.label);

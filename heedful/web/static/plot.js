@@ -81,7 +81,7 @@ export function linePlot({ name, x, y, series, low = undefined, high = undefined
     drawing,
     series.length > 1 ? legend(series.map(legendEntry)) : null,
   );
-  return figure(plot, () => tableOf(name, x, series));
+  return figure(name, plot, () => tableOf(name, x, series));
 }
 
 const legendEntry = ({ name }, i) => ({ name, colour: i, dash: DASHES[i % 8], width: 2 });

@@ -45,6 +45,7 @@ function picture({ n, d }, whole) {
     ]),
   });
   return figure(
+    "positions",
     h(
       "div",
       { class: "plot-box" },

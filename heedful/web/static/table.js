@@ -3,18 +3,23 @@
 import { h, show } from "./dom.js";
 import { t } from "./i18n.js";
 
+/** The figures whose table is shown; they are drawn anew whenever something is chosen. */
+const opened = new Set();
+
 /**
  * A figure with the two buttons below it.
+ * @param {string} key which figure it is, whatever it shows
  * @param {any} plot
  * @param {() => {name: string, columns: string[], rows: (string | number)[][]}} data
  */
-export function figure(plot, data, caption = null) {
+export function figure(key, plot, data, caption = null) {
   const place = h("div", { class: "table-place", hidden: true });
   const button = h(
     "button",
-    { type: "button", class: "quiet", "aria-expanded": "false", onclick: () => flip(button, place, data) },
+    { type: "button", class: "quiet", "aria-expanded": "false", onclick: () => flip(key, button, place, data) },
     t("table.show"),
   );
+  if (opened.has(key)) flip(key, button, place, data);
   const csv = h("button", { type: "button", class: "quiet", onclick: () => download(data()) }, "CSV");
   return h(
     "figure",
@@ -25,11 +30,13 @@ export function figure(plot, data, caption = null) {
   );
 }
 
-function flip(button, place, data) {
+function flip(key, button, place, data) {
   place.hidden = !place.hidden;
   button.setAttribute("aria-expanded", String(!place.hidden));
   button.textContent = t(place.hidden ? "table.show" : "table.hide");
-  if (!place.hidden) show(place, table(data()));
+  if (place.hidden) return opened.delete(key);
+  opened.add(key);
+  show(place, table(data()));
 }
 
 /** A plain table; the first column heads its row. */

@@ -18,7 +18,7 @@ export function beamTree() {
   if (areRightToLeft(get().trace.hypotheses[0].words)) mirror(places);
   const line = h("p", { class: "reading", "aria-live": "polite" }, t("tree.hint"));
   const plot = h("div", {}, h("div", { class: "scroll" }, drawing(places, line)), line);
-  return figure(plot, () => tableOf(places), t("tree.caption", { width: beam.width, alpha: beam.alpha }));
+  return figure("tree", plot, () => tableOf(places), t("tree.caption", { width: beam.width, alpha: beam.alpha }));
 }
 
 const label = (node) => (node.done ? `⚑ ${number(node.score)}` : readable(node.piece));
