@@ -379,6 +379,19 @@ def test_a_text_of_several_sentences_keeps_all_of_its_translation(page: Any, ser
     assert page.locator("#target .word, .alternatives li").count() == 0
 
 
+def test_swapping_takes_all_sentences_along(page: Any, translator: Translator) -> None:
+    from heedful.web.server import create_app
+    from tests.served import serving
+
+    page.route("**/translate", lambda route: route.fulfill(status=200, json={"translatedText": "eins.\nzwei."}))
+    with serving(create_app([translator, taught_translator("de", "en")])) as url:
+        page.goto(f"{url}/#q=one.%0Atwo.&from=en&to=de")
+        page.get_by_text("To look inside, translate one alone").wait_for()
+        page.get_by_role("button", name="Swap languages").click()
+        assert page.locator("#source").input_value() == "eins.\nzwei."
+        page.get_by_text("To look inside, translate one alone").wait_for()
+
+
 @pytest.fixture
 def unwatched(browser: Any) -> Iterator[Any]:
     """A page whose console may speak: browsers report every request that fails."""

@@ -152,16 +152,19 @@ function settleTarget() {
   if (targets.length && !targets.includes(get().to)) set({ to: targets[0] });
 }
 
+/** The translation that is shown, if there is one. */
+const shownText = () => (get().trace ? hypothesis().text : get().plain);
+
 function swapLanguages() {
   const source = get().from === "auto" ? (get().detected ?? "") : get().from;
-  const text = get().trace ? hypothesis().text : get().q;
+  const text = shownText() || get().q;
   const there = (get().languages ?? []).find((each) => each.code === get().to);
   if (!source || !there?.targets?.includes(source)) return set({ error: t("no.swap"), again: false });
   chooseLanguages({ from: get().to, to: source, q: text });
 }
 
 async function copyText() {
-  const text = get().trace ? hypothesis().text : get().plain;
+  const text = shownText();
   if (text) parts.status.textContent = await copy(text);
 }
 
