@@ -369,9 +369,9 @@ def test_the_same_files_in_another_role_are_other_text(tmp_path: Path) -> None:
     for path in (first, second):
         path.write_text("x\ty\n", encoding="utf-8")
     how = Encoding(TOKENIZER, 9)
-    prepare(tmp_path / "data", [first], [second], how)
-    assert is_current(tmp_path / "data", [first], [first], how)
-    assert not is_current(tmp_path / "data", [first, second], [], how)
+    prepare(tmp_path / "data", [first, second], [], how)
+    assert is_current(tmp_path / "data", [first, first], [], how)
+    assert not is_current(tmp_path / "data", [first], [second], how)
     assert not is_current(tmp_path / "data", [first], [], how)
 
 
