@@ -472,6 +472,37 @@ def test_a_body_that_nobody_reads_is_given_up_when_the_answer_is_out(length: int
         in_loop(lambda: work(address_of(url)))
 
 
+@pytest.mark.parametrize("parts", [[b"no HTTP\r\n\r\n"], [b"GET / HT"]])
+def test_who_talks_on_hears_the_whole_answer_and_its_end(parts: list[bytes]) -> None:
+    async def work(address: tuple[str, int]) -> None:
+        answers = [whole_answer(address, *parts, *[b"x"] * 30_000) for _ in range(3)]
+        for answer in await asyncio.gather(*answers):
+            assert re.match(rb"HTTP/1.1 (400|408) ", answer)
+            assert answer.endswith(b"}")
+
+    with serving(create_app([shouting(target=TARGET)], limits=Limits(head_seconds=0.2))) as url:
+        in_loop(lambda: work(address_of(url)))
+
+
+async def talk(writer: asyncio.StreamWriter) -> None:
+    """Until nobody is there."""
+    for _ in range(1000):
+        writer.write(b"x")
+        await writer.drain()
+        await asyncio.sleep(0.02)
+
+
+def test_who_never_closes_is_closed() -> None:
+    async def work(address: tuple[str, int]) -> None:
+        _, writer = await asyncio.open_connection(*address)
+        writer.write(b"no HTTP\r\n\r\n")
+        with pytest.raises(ConnectionError):
+            await talk(writer)
+
+    with serving(create_app([shouting(target=TARGET)])) as url:
+        in_loop(lambda: work(address_of(url)))
+
+
 def test_a_connection_is_kept_whose_body_ends_behind_the_answer() -> None:
     head = b"GET /health HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\n"
 

@@ -2,7 +2,8 @@
 
 Clients that open connections and send nothing, or a letter now and then, would else keep them for ever. The time is
 that of the whole head, so that letters do not prolong it. That of a body which is read is in `incoming.py`; one that is
-still coming when the answer is out has its time here.
+still coming when the answer is out has its time here. What comes behind the last word is read for a moment and thrown
+away: to close a connection with bytes unread resets it, and may take the answer from the client (RFC 9112, 9.6).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from uvicorn.server import ServerState
 from heedful.web.limits import Limits
 
 TRY_AGAIN = "Retry-After: 1\r\n"
+LINGER_SECONDS = 1.0
 
 
 class Connection(H11Protocol):
@@ -36,12 +38,14 @@ class Connection(H11Protocol):
         self.limits: Limits = config.app.state.front.limits
         self._timer: asyncio.TimerHandle | None = None
         self._awaited: type[h11.IDLE] | type[h11.SEND_BODY] | None = None  # what the timer is for: a head, or a body
+        self._has_ended = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """One more, if there may be one more."""
         super().connection_made(transport)
         if len(self.connections) > self.limits.connections:
-            return self._refuse("503 Service Unavailable", "Slowdown: too many connections", TRY_AGAIN)
+            self._say("503 Service Unavailable", "Slowdown: too many connections", TRY_AGAIN)
+            return transport.close()  # at once: it is one too many
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -51,10 +55,11 @@ class Connection(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Something of a head or of a body."""
-        if self.transport.is_closing():
+        if self._has_ended or self.transport.is_closing():
             return
         super().data_received(data)
-        self._watch()
+        if not self._has_ended:
+            self._watch()
 
     def on_response_complete(self) -> None:
         """The answer is out; its request may still be coming."""
@@ -84,7 +89,7 @@ class Connection(H11Protocol):
         if state is not None and not self.transport.is_closing():
             is_head = state is h11.IDLE
             seconds = self.limits.head_seconds if is_head else self.limits.body_seconds
-            self._timer = self.loop.call_later(seconds, self._give_up if is_head else self.transport.close)
+            self._timer = self.loop.call_later(seconds, self._give_up if is_head else self._end)
 
     def _give_up(self) -> None:
         seconds = self.limits.head_seconds
@@ -94,11 +99,25 @@ class Connection(H11Protocol):
         """What is no HTTP."""
         self._refuse("400 Bad Request", f"Invalid request: {msg}")
 
-    def _refuse(self, status: str, text: str, headers: str = "") -> None:
-        """Say why, and close."""
-        if self.transport.is_closing():
-            return
+    def _refuse(self, status: str, text: str) -> None:
+        """Say why, and end."""
+        if not self._has_ended and not self.transport.is_closing():
+            self._say(status, text)
+            self._end()
+
+    def _say(self, status: str, text: str, headers: str = "") -> None:
         body = json.dumps({"error": text})
         head = f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n{headers}"
         self.transport.write(f"{head}Connection: close\r\n\r\n{body}".encode("ascii"))
-        self.transport.close()
+
+    def _end(self) -> None:
+        """Say nothing more, and close when the client does, or soon."""
+        self._has_ended = True
+        self._unset_keepalive_if_required()
+        self._await(None)
+        if self.cycle is not None:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        self.flow.resume_reading()
+        self.transport.write_eof()
+        self._timer = self.loop.call_later(LINGER_SECONDS, self.transport.close)
