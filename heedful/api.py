@@ -7,12 +7,13 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from heedful.config import Layer, read_toml
+from heedful.config import Layer
 from heedful.errors import ConfigError
 from heedful.evaluation import Report
 from heedful.model_evaluation import evaluate_models, keep_on_card
 from heedful.pipeline import Outcome, run_training
 from heedful.planning import Order
+from heedful.recipe import read_recipe
 from heedful.training import Record
 
 Paths: TypeAlias = str | PathLike[str] | Sequence[str | PathLike[str]]
@@ -38,7 +39,7 @@ def train(
     `settings` are named as in a recipe: `{"train.steps": 500, "model.dropout": 0.3}`. `on_record` is called with what
     happens (steps, validations, checkpoints), `say` with what the command would tell its user. Nothing is printed.
     """
-    name, layer = read_toml(Path(recipe)) if recipe else (None, {})
+    name, layer = read_recipe(Path(recipe)) if recipe else (None, {})
     files = {"source": source, "target": target, "valid_source": valid_source, "valid_target": valid_target}
     data: Layer = {"data": {field: _names(paths) for field, paths in files.items() if _names(paths)}}
     layers = (layer, data, *(_setting(key, value) for key, value in (settings or {}).items()))

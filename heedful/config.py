@@ -230,7 +230,7 @@ def resolve(*layers: Mapping[str, Mapping[str, Any]]) -> Config:
     """Lay the layers over one another, later ones winning, and check the whole."""
     merged: Layer = {}
     for layer in layers:
-        _refuse_unknown(layer)
+        refuse_unknown(layer)
         for section, fields in layer.items():
             merged[section] = merged.get(section, {}) | dict(fields)
     try:
@@ -239,7 +239,8 @@ def resolve(*layers: Mapping[str, Mapping[str, Any]]) -> Config:
         raise ConfigError(_readable(error, merged)) from None
 
 
-def _refuse_unknown(layer: Mapping[str, Mapping[str, Any]]) -> None:
+def refuse_unknown(layer: Mapping[str, Mapping[str, Any]]) -> None:
+    """A section or a field that is none of ours."""
     known = to_layer(Config(), keep_none=True)
     for section, fields in layer.items():
         if not isinstance(fields, Mapping):
@@ -258,13 +259,26 @@ def _nearest(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {close[0]}?" if close else f"; there are {', '.join(names)}"
 
 
+def check_value(section: str, field: str, value: object) -> None:
+    """Is it one that this field can have? Whether it goes with the others `resolve` says."""
+    kinds = {each.name: each.type for each in msgspec.structs.fields(type(getattr(Config(), section)))}
+    try:
+        msgspec.convert(value, kinds[field], strict=True)
+    except msgspec.ValidationError as error:
+        raise ConfigError(_wrong_value(f"{section}.{field}", value, str(error))) from None
+
+
 def _readable(error: msgspec.ValidationError, merged: Layer) -> str:
     """msgspec's «Expected `int`, got `str` - at `$.model.d_ff`» with our name and the value in front."""
     problem, _, path = str(error).partition(" - at ")
     name = path.strip("`").removeprefix("$.").split("[")[0]
     section, _, field = name.partition(".")
-    value = merged.get(section, {}).get(field)
-    return f"{name} = {value!r}: {problem[:1].lower()}{problem[1:].replace('`', '')}" if name else problem
+    return _wrong_value(name, merged.get(section, {}).get(field), problem) if name else problem
+
+
+def _wrong_value(name: str, value: object, problem: str) -> str:
+    problem = problem.partition(" - at ")[0].replace("`", "")
+    return f"{name} = {value!r}: {problem[:1].lower()}{problem[1:]}"
 
 
 def setting(text: str) -> Layer:
@@ -294,16 +308,6 @@ def read_toml(path: Path) -> tuple[str | None, Layer]:
     if name is not None and not isinstance(name, str):
         raise ConfigError(f"{path}: preset = {name!r} is not a name; choose one of {', '.join(PRESETS)}")
     return name, content
-
-
-def read_recipe(path: Path) -> tuple[str | None, Layer]:
-    """A TOML of the user's own: a name in it that we do not know is told with the file's."""
-    name, layer = read_toml(path)
-    try:
-        _refuse_unknown(layer)
-    except ConfigError as error:
-        raise ConfigError(f"{path}: {error}") from None
-    return name, layer
 
 
 def _reason(error: Exception) -> str:

@@ -461,11 +461,32 @@ def test_a_tsv_holds_both_sides_and_needs_no_target(heedful: Run, text: Path, tm
     assert "holds source and target" in one_line(heedful("train", *lines, "-o", tmp_path / "run", *TINY))
 
 
-def test_a_recipe_with_an_unknown_name_is_named_itself(heedful: Run, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("content", "line", "message"),
+    [
+        ("# mine\n[trian]\nsteps = 3\n", 2, "'trian'; did you mean train?"),
+        ("[model]\nd_ff = 64\n\n[train]  # all of it\nstep = 3\n", 5, "train.step; did you mean train.steps?"),
+        ("model.d_ff = 64\nsteps = 3\n", 2, "steps = 3 stands alone"),
+        ("[model]\nd_ff = 64\n[train]\nwarmup_steps = 5\nsteps = 'many'\n", 5, "train.steps = 'many': expected int"),
+        ("train . steps = 0\n", 1, "train.steps = 0: expected int >= 1"),
+        ("[data]\nsource = ['a', 3]\n", 2, "data.source = ['a', 3]: expected str, got int"),
+        ("\npreset = 'huge'\n", 2, "preset 'huge' is unknown"),
+    ],
+)
+def test_a_mistake_in_a_recipe_is_told_with_its_line(
+    heedful: Run, tmp_path: Path, content: str, line: int, message: str
+) -> None:
     recipe = tmp_path / "mine.toml"
-    for wrong in ("[trian]\nsteps = 3\n", "[train]\nstep = 3\n", "steps = 3\n"):
-        recipe.write_text(wrong)
-        assert f"heedful: {recipe}: " in one_line(heedful("config", recipe))
+    recipe.write_text(content)
+    told = one_line(heedful("config", recipe))
+    assert f"heedful: {recipe}, line {line}: " in told
+    assert message in told
+
+
+def test_a_mistake_in_a_recipe_is_told_when_its_line_is_not_found(heedful: Run, tmp_path: Path) -> None:
+    recipe = tmp_path / "mine.toml"
+    recipe.write_text("train = { steps = 0 }\n")
+    assert f"heedful: {recipe}: train.steps = 0" in one_line(heedful("config", recipe))
 
 
 def test_no_command_is_cut_short_in_the_list(heedful: Run) -> None:

@@ -735,3 +735,15 @@ def test_the_files_of_positions_and_curves_draw(page: Any, tmp_path: Path) -> No
         page.goto(f"file://{tmp_path}/{name}.html")
         assert page.locator(".curve").count() >= 4
         assert page.locator(".legend span").count() >= 2, "curves of one plot are told apart"
+
+
+def test_a_curve_of_one_point_is_a_dot(page: Any, tmp_path: Path) -> None:
+    steps = [{"step": s, "loss": 5 / s, "perplexity": 9 / s, "learning_rate": s} for s in range(1, 9)]
+    metrics = {"step": steps, "validation": [{"step": 4, "loss": 1.0, "bleu": 3.0}]}
+    (tmp_path / "curves.html").write_text(html({"metrics": metrics}, "curves"), encoding="utf-8")
+    page.goto(f"file://{tmp_path}/curves.html")
+    bleu = page.locator("figure", has_text="BLEU")
+    assert bleu.locator(".dot").count() == 1
+    box, drawing = bleu.locator(".dot").bounding_box(), bleu.locator("svg").bounding_box()
+    assert box["width"] > 4
+    assert drawing["x"] < box["x"] < drawing["x"] + drawing["width"]

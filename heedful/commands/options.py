@@ -38,7 +38,8 @@ def layers_of(
     recipe: Path | None, preset: str | None, flags: Layer, settings: tuple[str, ...]
 ) -> tuple[str | None, list[Layer]]:
     """The preset's name, and recipe < flags < --set."""
-    from heedful.config import read_recipe, setting
+    from heedful.config import setting
+    from heedful.recipe import read_recipe
 
     named, recipe_layer = read_recipe(recipe) if recipe else (None, {})
     layers = [setting(text) for text in settings]

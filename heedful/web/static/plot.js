@@ -55,17 +55,10 @@ export function linePlot({ name, x, y, series, low = undefined, high = undefined
     .map((value) =>
       s("text", { class: "tick", x: px(value), y: HEIGHT - MARGIN.bottom + 18, "text-anchor": "middle" }, tick(value)),
     );
-  const curves = series.map((each, i) =>
-    s("polyline", {
-      class: "curve",
-      points: each.points
-        .filter(([, value]) => Number.isFinite(value))
-        .map(([a, b]) => `${px(a).toFixed(1)},${py(b).toFixed(1)}`)
-        .join(" "),
-      "stroke-dasharray": DASHES[i % 8],
-      style: { stroke: headColour(i) },
-    }),
-  );
+  const curves = series.map((each, i) => {
+    const placed = each.points.filter(([, value]) => Number.isFinite(value)).map(([a, b]) => [px(a), py(b)]);
+    return curve(placed, i);
+  });
   const drawing = s(
     "svg",
     { class: "plot", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": name },
@@ -82,6 +75,20 @@ export function linePlot({ name, x, y, series, low = undefined, high = undefined
     series.length > 1 ? legend(series.map(legendEntry)) : null,
   );
   return figure(name, plot, () => tableOf(name, x, series));
+}
+
+/** A line through what was placed; a single point, which is no line, as a dot. */
+function curve(placed, i) {
+  if (placed.length === 1) {
+    const [[cx, cy]] = placed;
+    return s("circle", { class: "dot", cx, cy, r: 4, style: { fill: headColour(i) } });
+  }
+  return s("polyline", {
+    class: "curve",
+    points: placed.map(([a, b]) => `${a.toFixed(1)},${b.toFixed(1)}`).join(" "),
+    "stroke-dasharray": DASHES[i % 8],
+    style: { stroke: headColour(i) },
+  });
 }
 
 const legendEntry = ({ name }, i) => ({ name, colour: i, dash: DASHES[i % 8], width: 2 });
