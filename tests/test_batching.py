@@ -83,7 +83,7 @@ def test_every_epoch_takes_the_next_encoding() -> None:
 
 
 @given(st.integers(13, 200), st.integers(1, 40))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_a_micro_batch_is_full_and_within_its_budget(rows: int, num_pairs: int) -> None:
     data = random_shards(num_pairs, seed=num_pairs)
     parts = list(islice(micro_batches(data, seed=5, rows=rows), 21))

@@ -6,7 +6,7 @@ from itertools import islice, repeat
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful.bpe_dropout import DRAWS, LONGEST_WORD, DrawingEncoder, Merges, chances
@@ -29,14 +29,12 @@ def draws(texts: list[str], *, dropout: float = 0.3, seed: int = 1, number: int 
 
 
 @given(TEXT)
-@settings(deadline=None)
 def test_without_dropout_the_merges_are_sentence_pieces(text: str) -> None:
     words = normalise(text).split(" ")
     assert [number for word in words for number in MERGES.merge(word, repeat(True))] == TOKENIZER.encode(text)
 
 
 @given(st.lists(TEXT, min_size=1), st.integers(0, 2**32 - 1))
-@settings(deadline=None)
 def test_a_draw_is_of_the_same_text(texts: list[str], seed: int) -> None:
     drawn = draws(texts, dropout=0.5, seed=seed)
     assert [TOKENIZER.decode(ids) for ids in drawn] == [TOKENIZER.decode(TOKENIZER.encode(text)) for text in texts]

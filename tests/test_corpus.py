@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from heedful.corpus import SentencePair, fingerprint, language_of, languages_of_tsv, read_lines, read_pairs
@@ -39,7 +39,6 @@ def message_of(path: Path) -> str:
     return str(caught.value)
 
 
-@settings(deadline=None)
 @given(st.lists(LINE), st.sampled_from(["", ".gz", ".xz"]))
 @example(["\x00", "👩‍👩‍👧", "שלום", "a\u2028b\x0b\x0c\x1c\x85c", " ", "", "word " * 5000], ".gz")
 def test_lines_come_back_as_they_were_written(lines: list[str], kind: str) -> None:
@@ -51,7 +50,6 @@ def test_lines_come_back_as_they_were_written(lines: list[str], kind: str) -> No
         assert list(read_lines(path)) == expected
 
 
-@settings(deadline=None)
 @given(st.lists(LINE.filter(lambda line: not line.startswith("\ufeff")), min_size=1))
 def test_windows_line_ends_and_a_byte_order_mark_are_no_text(lines: list[str]) -> None:
     with TemporaryDirectory() as folder:
@@ -111,7 +109,6 @@ def test_a_damaged_gzip_stream_is_an_error_and_not_other_text(tmp_path: Path) ->
     assert "cannot be read" in message_of(tmp_path / "text.gz")
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(LINE, LINE), min_size=1), st.integers(1, 3))
 def test_pairs_of_several_files_come_in_order(pairs: list[tuple[str, str]], num_files: int) -> None:
     pairs = [(source.strip("\r\ufeff"), target.strip("\r\ufeff")) for source, target in pairs]
@@ -123,7 +120,6 @@ def test_pairs_of_several_files_come_in_order(pairs: list[tuple[str, str]], num_
         assert list(read_pairs(sources, targets)) == [SentencePair(*pair) for pair in pairs] * num_files
 
 
-@settings(deadline=None)
 @given(st.integers(0, 9), st.integers(0, 9))
 def test_unequal_files_are_an_error_that_counts_both(num_sources: int, num_targets: int) -> None:
     with TemporaryDirectory() as folder:

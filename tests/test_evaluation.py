@@ -167,7 +167,7 @@ WORDS = st.lists(st.sampled_from(VOCABULARY), min_size=1, max_size=9).map(" ".jo
 PAIRS = st.lists(st.tuples(WORDS, WORDS), min_size=1, max_size=6)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(PAIRS, st.randoms(use_true_random=False))
 def test_the_order_of_the_lines_changes_nothing(pairs: list[tuple[str, str]], randomness: random.Random) -> None:
     shuffled = randomness.sample(pairs, len(pairs))
@@ -176,7 +176,7 @@ def test_the_order_of_the_lines_changes_nothing(pairs: list[tuple[str, str]], ra
         assert scores[0] == pytest.approx(scores[1])
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(PAIRS)
 def test_lower_case_can_only_raise_bleu(pairs: list[tuple[str, str]]) -> None:
     cased, lowered = (
@@ -186,7 +186,7 @@ def test_lower_case_can_only_raise_bleu(pairs: list[tuple[str, str]]) -> None:
     assert lowered >= cased - 1e-9
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(st.tuples(WORDS, WORDS, WORDS), min_size=1, max_size=5))
 def test_multi_bleu_is_the_perl_script(triples: list[tuple[str, str, str]]) -> None:
     hypotheses, *references = (list(lines) for lines in zip(*triples, strict=True))

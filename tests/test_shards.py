@@ -105,7 +105,6 @@ def no_encoding(*_: object, **__: object) -> Iterator[None]:
 # --------------------------------------------------------------------------------------------------------------- gather
 
 
-@settings(deadline=None)
 @given(st.lists(SENTENCE, min_size=1), st.data())
 def test_gather_is_slicing(rows: list[list[int]], data: st.DataObject) -> None:
     indices = data.draw(st.lists(st.integers(0, len(rows) - 1)))

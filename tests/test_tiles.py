@@ -46,7 +46,7 @@ def _rows(tiles: torch.Tensor) -> list[int]:
     return [row for begin, end in tiles[:, :2].tolist() for row in range(begin, end)]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(pairs_of_lengths())
 def test_the_intervals_say_the_same_as_the_offsets(pair: tuple[Lengths, Lengths]) -> None:
     queries, keys = pair
@@ -57,7 +57,7 @@ def test_the_intervals_say_the_same_as_the_offsets(pair: tuple[Lengths, Lengths]
         assert torch.equal(_intervals_mask(tiles), layout_mask(tiles, ROWS, ROWS))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(pairs_of_lengths(), st.booleans())
 def test_every_row_is_in_one_tile_and_every_pair_in_a_common_one(pair: tuple[Lengths, Lengths], causal: bool) -> None:
     queries, keys = (pair[0], pair[0]) if causal else pair
@@ -131,8 +131,8 @@ def test_three_layouts_of_a_batch_take_a_small_share_of_its_step() -> None:
     shape = StaticShape(rows=25_088, sentences=2048, longest=257)
     times = []
     for _ in range(5):
-        begin = time.perf_counter()
+        begin = time.process_time()
         for causal in (False, True, False):
             make_tiles(lengths, lengths, causal=causal, shape=shape)
-        times.append(time.perf_counter() - begin)
+        times.append(time.process_time() - begin)
     assert min(times) < 0.010

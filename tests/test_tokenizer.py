@@ -64,7 +64,6 @@ def number_in(error: pytest.ExceptionInfo[BaseException]) -> int:
 # ---------------------------------------------------------------------------------------------------- encode and decode
 
 
-@settings(deadline=None)
 @given(TEXT | WORDS)
 @example("\x00\t\x0b\x0c\x1c\x85\xa0\u2028\u3000\ufeff")
 @example("👩‍👩‍👧 🇩🇪 שלום עליכם مرحبا 𠮷野家 龘 ﬁ ㎏ \U0010ffff \ufdd0")
@@ -79,7 +78,6 @@ def test_no_character_of_a_text_is_lost(text: str) -> None:
     assert not {Tokenizer.eos_id, Tokenizer.unk_id} & set(ids)
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(0, TOKENIZER.vocab_size - 1)))
 @example([12, 15, 12])
 def test_no_ids_give_a_line_break(ids: list[int]) -> None:
@@ -124,7 +122,6 @@ def test_a_lone_surrogate_is_no_text() -> None:
         TOKENIZER.encode("a\ud800")
 
 
-@settings(deadline=None)
 @given(st.lists(st.lists(TEXT | WORDS, max_size=5), max_size=5), st.sampled_from([0, 30, 2**19]))
 def test_encoding_in_bulk_gives_the_same_ids(batches: list[list[str]], remembered: int) -> None:
     with pytest.MonkeyPatch.context() as patch:

@@ -105,7 +105,7 @@ LINES = st.one_of(
 
 @given(lines=st.lists(LINES, max_size=6))
 @example(lines=["", " ", "\t\u3000", "\ufeff", "\0", "a\r\n", "\r\n", "x\u2028y\x85z\x0cw"])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_every_line_comes_back_on_one_line_in_order_and_nothing_is_lost(echo: Translator, lines: list[str]) -> None:
     found = echo.translate(lines)
     assert [each.source for each in found] == [line.rstrip("\r\n") for line in lines]
@@ -117,7 +117,7 @@ def test_every_line_comes_back_on_one_line_in_order_and_nothing_is_lost(echo: Tr
 
 
 @given(lines=st.lists(LINES, max_size=4))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_many_lines_are_encoded_as_each_alone(echo: Translator, lines: list[str]) -> None:
     alone = [echo.translate([line])[0].source_ids for line in lines]
     assert [each.source_ids for each in echo.translate(lines * 16)] == alone * 16
@@ -183,7 +183,7 @@ def test_sentences_of_east_asian_text_need_no_space() -> None:
 PLAIN_END = re.compile(r"""[.!?…]+["'”’»“)\]]*(?=\s)|[。｡！？]+["”’」』）]*""")
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(st.text(".!?…\"')” 。！？」ab\n", max_size=14))
 def test_marks_end_a_sentence_wherever_one_begins_to_read_them(text: str) -> None:
     assert [m.span() for m in _END.finditer(text)] == [m.span() for m in PLAIN_END.finditer(text)]
