@@ -12,6 +12,8 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -482,6 +484,17 @@ def test_who_talks_on_hears_the_whole_answer_and_its_end(parts: list[bytes]) -> 
 
     with serving(create_app([shouting(target=TARGET)], limits=Limits(head_seconds=0.2))) as url:
         in_loop(lambda: work(address_of(url)))
+
+
+def test_who_wants_one_answer_and_sends_too_much_hears_that_it_is_too_much() -> None:
+    """As urllib does, and what is made with it: first all of the request, then the answer."""
+    with serving(create_app([shouting(target=TARGET)])) as url:
+        request = urllib.request.Request(f"{url}/translate", b"x" * 10_000_000)
+        for _ in range(5):
+            with pytest.raises(urllib.error.HTTPError, match="413") as caught:
+                urllib.request.urlopen(request, timeout=20)
+            assert b"exceeds the limit" in caught.value.read()
+            caught.value.close()
 
 
 async def talk(writer: asyncio.StreamWriter) -> None:

@@ -2,14 +2,14 @@
 
 Clients that open connections and send nothing, or a letter now and then, would else keep them for ever. The time is
 that of the whole head, so that letters do not prolong it. That of a body which is read is in `incoming.py`; one that is
-still coming when the answer is out has its time here. What comes behind the last word is read for a moment and thrown
-away: to close a connection with bytes unread resets it, and may take the answer from the client (RFC 9112, 9.6).
+still coming when the answer is out has its time here. How a connection ends is in `lingering.py`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+from typing import cast
 
 import h11
 from starlette.applications import Starlette
@@ -18,9 +18,11 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 from heedful.web.limits import Limits
+from heedful.web.lingering import Lingering
 
 TRY_AGAIN = "Retry-After: 1\r\n"
-LINGER_SECONDS = 1.0
+LINGER_SECONDS = 1.0  # with who is not heard any longer
+LAST_ANSWER_SECONDS = 5.0  # for the rest of a request whose answer is the connection's last
 
 
 class Connection(H11Protocol):
@@ -38,11 +40,11 @@ class Connection(H11Protocol):
         self.limits: Limits = config.app.state.front.limits
         self._timer: asyncio.TimerHandle | None = None
         self._awaited: type[h11.IDLE] | type[h11.SEND_BODY] | None = None  # what the timer is for: a head, or a body
-        self._has_ended = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """One more, if there may be one more."""
-        super().connection_made(transport)
+        self._line = Lingering(transport, self._is_sending, LAST_ANSWER_SECONDS)
+        super().connection_made(cast("asyncio.Transport", self._line))
         if len(self.connections) > self.limits.connections:
             self._say("503 Service Unavailable", "Slowdown: too many connections", TRY_AGAIN)
             return transport.close()  # at once: it is one too many
@@ -55,11 +57,10 @@ class Connection(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Something of a head or of a body."""
-        if self._has_ended or self.transport.is_closing():
+        if self.transport.is_closing():
             return
         super().data_received(data)
-        if not self._has_ended:
-            self._watch()
+        self._watch()
 
     def on_response_complete(self) -> None:
         """The answer is out; its request may still be coming."""
@@ -74,10 +75,13 @@ class Connection(H11Protocol):
 
     def _watch_body(self) -> bool:
         """Nobody reads a body whose answer is out: it has this time to end, so that the answer is not cut off."""
-        is_unread = self.cycle is not None and self.cycle.response_complete and self.conn.their_state is h11.SEND_BODY
+        is_unread = self.cycle is not None and self.cycle.response_complete and self._is_sending()
         if is_unread:
             self._await(h11.SEND_BODY)
         return is_unread
+
+    def _is_sending(self) -> bool:
+        return self.conn.their_state is h11.SEND_BODY
 
     def _await(self, state: type[h11.IDLE] | type[h11.SEND_BODY] | None) -> None:
         """Give what comes in this state its time; what has it already gets no more."""
@@ -89,7 +93,7 @@ class Connection(H11Protocol):
         if state is not None and not self.transport.is_closing():
             is_head = state is h11.IDLE
             seconds = self.limits.head_seconds if is_head else self.limits.body_seconds
-            self._timer = self.loop.call_later(seconds, self._give_up if is_head else self._end)
+            self._timer = self.loop.call_later(seconds, self._give_up if is_head else self._hang_up)
 
     def _give_up(self) -> None:
         seconds = self.limits.head_seconds
@@ -101,23 +105,13 @@ class Connection(H11Protocol):
 
     def _refuse(self, status: str, text: str) -> None:
         """Say why, and end."""
-        if not self._has_ended and not self.transport.is_closing():
-            self._say(status, text)
-            self._end()
+        self._say(status, text)
+        self._hang_up()
 
     def _say(self, status: str, text: str, headers: str = "") -> None:
         body = json.dumps({"error": text})
         head = f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n{headers}"
         self.transport.write(f"{head}Connection: close\r\n\r\n{body}".encode("ascii"))
 
-    def _end(self) -> None:
-        """Say nothing more, and close when the client does, or soon."""
-        self._has_ended = True
-        self._unset_keepalive_if_required()
-        self._await(None)
-        if self.cycle is not None:
-            self.cycle.disconnected = True
-            self.cycle.message_event.set()
-        self.flow.resume_reading()
-        self.transport.write_eof()
-        self._timer = self.loop.call_later(LINGER_SECONDS, self.transport.close)
+    def _hang_up(self) -> None:
+        self._line.end(LINGER_SECONDS)
