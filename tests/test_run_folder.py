@@ -100,7 +100,7 @@ def test_a_second_start_is_refused_while_the_first_holds_the_folder(tmp_path: Pa
 
 
 def test_a_killed_process_lets_go_of_the_folder(tmp_path: Path) -> None:
-    code = LOCKING + f"with locked(Path({str(tmp_path)!r})):\n print('held', flush=True)\n time.sleep(60)"
+    code = LOCKING + f"with locked(Path({str(tmp_path)!r})):\n print('held', flush=True)\n time.sleep(600)"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"

@@ -31,6 +31,7 @@ from tests.served import TOKENIZER, serving, shouting
 from tests.test_checkpoint import run_with_model
 
 ROOT = Path(__file__).parent.parent
+LONG = 60  # seconds in which a busy machine, too, has done it; what never comes is found out by then
 TARGET = "fr"  # not of the built-in corpus: to look inside takes longer where the roles of heads are scored on it
 
 
@@ -44,7 +45,7 @@ class Gate:
     def __call__(self, units: Sequence[str]) -> Iterator[tuple[int, str]]:
         self.batches.append(list(units))
         self.reached.set()
-        assert self.open.wait(10)
+        assert self.open.wait(LONG)
         yield from ((n, f"{unit}!") for n, unit in enumerate(units))
 
 
@@ -58,7 +59,7 @@ def queue_of(**sizes: int) -> Iterator[BatchQueue]:
 
 
 def in_loop(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    asyncio.run(asyncio.wait_for(work(), 60))
+    asyncio.run(asyncio.wait_for(work(), 3 * LONG))
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -213,7 +214,7 @@ def test_a_result_does_not_wait_for_the_rest_of_its_batch() -> None:
     def solve(units: Sequence[str]) -> Iterator[tuple[int, str]]:
         for n in reversed(range(len(units))):
             if units[n] == "late":
-                assert late.wait(10)
+                assert late.wait(LONG)
             yield n, units[n]
 
     async def work() -> None:
@@ -274,7 +275,7 @@ def test_a_job_of_three_batches_keeps_three_workers_busy() -> None:
             await asyncio.sleep(0.05)  # now all of them wait
             job = asyncio.ensure_future(queue.run("k", gate, [f"{n}" for n in range(12)]))
             try:
-                await asyncio.wait_for(until(lambda: len(gate.batches) == 3), 2)
+                await asyncio.wait_for(until(lambda: len(gate.batches) == 3), LONG)
             finally:
                 gate.open.set()
             assert await job == [f"{n}!" for n in range(12)]
@@ -290,7 +291,7 @@ def test_a_closed_queue_finishes_what_it_has_and_takes_nothing_more() -> None:
         second = asyncio.ensure_future(queue.run("k", gate, ["second"]))
         await until(lambda: queue.waiting == 1)
         closing = asyncio.ensure_future(asyncio.to_thread(queue.close))
-        await asyncio.sleep(0.05)
+        await until(lambda: queue._closed)
         with pytest.raises(QueueClosedError):
             await queue.run("k", gate, ["late"])
         gate.open.set()
@@ -338,11 +339,13 @@ def address_of(url: str) -> tuple[str, int]:
 
 
 def test_sixty_four_clients_get_each_their_own_answer() -> None:
-    sizes = []
+    sizes = list[int]()
 
     def note(texts: list[str]) -> None:
+        """The first batch waits until all clients have come."""
+        while not sizes and len(texts) + queue.waiting < 64 * 2:
+            time.sleep(0.01)
         sizes.append(len(texts))
-        time.sleep(0.01)
 
     async def client(address: tuple[str, int], name: int) -> None:
         for turn in range(10):
@@ -354,10 +357,12 @@ def test_sixty_four_clients_get_each_their_own_answer() -> None:
     async def work(address: tuple[str, int]) -> None:
         await asyncio.gather(*(client(address, name) for name in range(64)))
 
-    with serving(create_app([shouting(target=TARGET, before=note)])) as url:
+    app = create_app([shouting(target=TARGET, before=note)])
+    queue = app.state.front.service.queue
+    with serving(app) as url:
         in_loop(lambda: work(address_of(url)))
     assert sum(sizes) == 64 * 10 * 2
-    assert len(sizes) < 64 * 10 / 4, "requests share batches"
+    assert max(sizes) == queue.max_batch, "requests share batches"
 
 
 def test_a_full_server_says_503_at_once_and_who_leaves_makes_room() -> None:
@@ -368,11 +373,9 @@ def test_a_full_server_says_503_at_once_and_who_leaves_makes_room() -> None:
         await until(gate.reached.is_set)
         leaving = asyncio.ensure_future(post(address, "leaving"))
         await until(lambda: waiting() == 1)
-        begin = time.perf_counter()
-        status, headers, answer = await post(address, "too much")
+        status, headers, answer = await post(address, "too much")  # nobody has opened the gate
         assert (status, list(answer)) == (503, ["error"])
         assert int(headers["retry-after"]) >= 1
-        assert time.perf_counter() - begin < 5
         leaving.cancel()
         await until(lambda: waiting() == 0)
         next_one = asyncio.ensure_future(post(address, "next"))
@@ -395,7 +398,7 @@ def test_clients_that_dawdle_hold_up_nobody() -> None:
         slow = [await asyncio.open_connection(*address) for _ in range(20)]
         for _, writer in slow:
             writer.write(request_bytes("slow")[:-5])
-        assert (await asyncio.wait_for(post(address, "quick"), 2))[2] == {"translatedText": "quick!"}
+        assert (await asyncio.wait_for(post(address, "quick"), 20))[2] == {"translatedText": "quick!"}
         for reader, writer in slow:
             writer.write(request_bytes("slow")[-5:])
             assert (await reader.readuntil(b"slow!")).startswith(b"HTTP/1.1 200 ")
@@ -420,6 +423,14 @@ def test_a_body_that_never_ends_is_given_up() -> None:
         in_loop(lambda: work(address_of(url)))
 
 
+async def is_refused(address: tuple[str, int]) -> bool:
+    """With a word (503), or none."""
+    try:
+        return (await post(address, "quick"))[0] == 503
+    except (OSError, EOFError):
+        return True
+
+
 async def whole_answer(address: tuple[str, int], *parts: bytes, pause: float = 0.0) -> bytes:
     """What the server says until it closes the connection, whatever is sent in parts on the way."""
     reader, writer = await asyncio.open_connection(*address)
@@ -429,28 +440,28 @@ async def whole_answer(address: tuple[str, int], *parts: bytes, pause: float = 0
             if not answer.done():
                 writer.write(part)
                 await asyncio.sleep(pause)
-        return await asyncio.wait_for(answer, 5)
+        return await asyncio.wait_for(answer, LONG)
     finally:
         writer.close()
         await asyncio.gather(writer.wait_closed(), return_exceptions=True)
 
 
 def test_a_head_that_comes_letter_by_letter_is_given_up_in_time() -> None:
-    letters = [bytes([letter]) for letter in b"POST /translate HTTP/1.1\r\nHost: x\r\nX: " + b"a" * 100]
+    letters = [bytes([letter]) for letter in b"POST /translate HTTP/1.1\r\nHost: x\r\nX: " + b"a" * 1000]
     again = [request_bytes("quick"), b"GET / HT"]  # after an answer, on the connection that was kept
 
     async def work(address: tuple[str, int]) -> None:
         begin = time.perf_counter()
         slow = [whole_answer(address, *letters, pause=0.05) for _ in range(20)]
         answers = asyncio.gather(*slow, whole_answer(address), whole_answer(address, *again, pause=0.1))
-        assert (await asyncio.wait_for(post(address, "quick"), 2))[2] == {"translatedText": "quick!"}
+        assert (await asyncio.wait_for(post(address, "quick"), 20))[2] == {"translatedText": "quick!"}
         *given_up, kept = await answers
-        assert all(answer.startswith(b"HTTP/1.1 408 ") and b"limit of 0.5 s" in answer for answer in given_up)
+        assert all(answer.startswith(b"HTTP/1.1 408 ") and b"limit of 2 s" in answer for answer in given_up)
         assert kept.startswith(b"HTTP/1.1 200 ")
         assert b"HTTP/1.1 408 " in kept
-        assert time.perf_counter() - begin < 4
+        assert time.perf_counter() - begin < 40, "to say it all takes 50 s"
 
-    with serving(create_app([shouting(target=TARGET)], limits=Limits(head_seconds=0.5))) as url:
+    with serving(create_app([shouting(target=TARGET)], limits=Limits(head_seconds=2))) as url:
         in_loop(lambda: work(address_of(url)))
 
 
@@ -462,11 +473,11 @@ def test_a_body_that_nobody_reads_is_given_up_when_the_answer_is_out(length: int
 
     async def work(address: tuple[str, int]) -> None:
         begin = time.perf_counter()
-        answers = [whole_answer(address, head, *[b"x"] * 60, pause=0.1) for _ in range(3)]
+        answers = [whole_answer(address, head, *[b"x"] * 500, pause=0.1) for _ in range(3)]
         for answer in await asyncio.gather(*answers):
             assert answer.startswith(b"HTTP/1.1 200 " if b"/health" in head else b"HTTP/1.1 413 ")
             assert answer.count(b"HTTP/1.1") == 1
-        assert time.perf_counter() - begin < 5
+        assert time.perf_counter() - begin < 40, "to say it all takes 50 s"
         assert (await post(address, "quick"))[0] == 200
 
     limits = Limits(body_seconds=0.3, connections=4)
@@ -520,12 +531,12 @@ def test_a_connection_is_kept_whose_body_ends_behind_the_answer() -> None:
     head = b"GET /health HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\n"
 
     async def work(address: tuple[str, int]) -> None:
-        parts = [head, b"ab", b"cd" + request_bytes("quick"), b"", b"", b"", b"", b"GET / HT"]
+        parts = [head, b"ab", b"cd" + request_bytes("quick"), *[b""] * 20, b"GET / HT"]
         answer = await whole_answer(address, *parts, pause=0.1)
         assert re.findall(rb"HTTP/1.1 (\d+)", answer) == [b"200", b"200", b"408"]
         assert b"quick!" in answer
 
-    limits = Limits(head_seconds=0.4, body_seconds=0.4)
+    limits = Limits(head_seconds=1.5, body_seconds=1.5)
     with serving(create_app([shouting(target=TARGET)], limits=limits)) as url:
         in_loop(lambda: work(address_of(url)))
 
@@ -536,13 +547,13 @@ def test_the_curves_of_a_running_training_come_as_events(run: Path) -> None:
     async def work(address: tuple[str, int]) -> None:
         reader, writer = await asyncio.open_connection(*address)
         writer.write(head)
-        assert b"text/event-stream" in await asyncio.wait_for(reader.readuntil(b"event: anew"), 5)
-        assert b'"step":1' in await asyncio.wait_for(reader.readuntil(b"\n\n"), 5)
+        assert b"text/event-stream" in await asyncio.wait_for(reader.readuntil(b"event: anew"), LONG)
+        assert b'"step":1' in await asyncio.wait_for(reader.readuntil(b"\n\n"), LONG)
         append_metrics(run, {"kind": "step", "step": 2})
-        assert b'"step":2' in await asyncio.wait_for(reader.readuntil(b'"step":2'), 5)
+        assert b'"step":2' in await asyncio.wait_for(reader.readuntil(b'"step":2'), LONG)
         cut_metrics(run, 1)
-        await asyncio.wait_for(reader.readuntil(b"event: anew"), 5)
-        assert b'"step":1' in await asyncio.wait_for(reader.readuntil(b"\n\n"), 5)
+        await asyncio.wait_for(reader.readuntil(b"event: anew"), LONG)
+        assert b'"step":1' in await asyncio.wait_for(reader.readuntil(b"\n\n"), LONG)
         writer.close()
         await writer.wait_closed()
 
@@ -556,15 +567,14 @@ def test_the_curves_of_a_running_training_come_as_events(run: Path) -> None:
 def test_connections_are_limited_and_one_that_closes_makes_room() -> None:
     async def work(address: tuple[str, int]) -> None:
         idle = [await asyncio.open_connection(*address) for _ in range(3)]
-        await asyncio.sleep(0.1)
         refused = await whole_answer(address)
         assert refused.startswith(b"HTTP/1.1 503 ")
         assert b"Retry-After: 1" in refused
         for _, writer in idle:
             writer.close()
             await writer.wait_closed()
-        await asyncio.sleep(0.1)
-        assert (await post(address, "quick"))[0] == 200
+        while await is_refused(address):  # until the server has seen that they are gone
+            await asyncio.sleep(0.01)
 
     with serving(create_app([shouting(target=TARGET)], limits=Limits(connections=3))) as url:
         in_loop(lambda: work(address_of(url)))
@@ -616,15 +626,23 @@ def server_process(*arguments: object) -> Iterator[tuple[subprocess.Popen[str], 
             process.kill()
 
 
+async def num_in_flight(address: tuple[str, int]) -> int:
+    """Beside the one that asks."""
+    head = b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    (found,) = re.findall(rb"\nheedful_requests_in_flight (\d+)\n", await whole_answer(address, head))
+    return int(found) - 1
+
+
 def test_on_sigterm_what_is_in_flight_is_answered_and_the_rest_refused(run: Path) -> None:
     async def work(process: subprocess.Popen[str], address: tuple[str, int]) -> None:
         many = "\n".join(f"the cat {n} sat on the mat" for n in range(250))
         flying = [asyncio.ensure_future(post(address, many)) for _ in range(3)]
-        await asyncio.sleep(0.3)
+        while await num_in_flight(address) < 3:
+            await asyncio.sleep(0.01)
         process.send_signal(signal.SIGTERM)
-        await asyncio.sleep(0.2)
-        late = await asyncio.gather(post(address, "late"), return_exceptions=True)
-        assert isinstance(late[0], OSError | EOFError) or late[0][0] == 503, late  # type: ignore[index]
+        while not await is_refused(address):
+            await asyncio.sleep(0.01)
+        assert not any(task.done() for task in flying), "who comes late is refused before the others are done"
         for status, _, answer in await asyncio.gather(*flying):
             assert status == 200
             assert answer["translatedText"].count("\n") == 249
@@ -632,13 +650,13 @@ def test_on_sigterm_what_is_in_flight_is_answered_and_the_rest_refused(run: Path
     with server_process("-m", run, "--engine", "torch") as (process, address):
         assert address[0] == "127.0.0.1", "unless told"
         in_loop(lambda: work(process, address))
-        assert process.wait(timeout=10) == 0
+        assert process.wait(timeout=LONG) == 0
 
 
 def test_an_address_in_use_is_one_line(run: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         command = [sys.executable, "-m", "heedful", "serve", "-m", str(run), "--port", str(taken.getsockname()[1])]
-        ended = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=60, check=False)
+        ended = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=2 * LONG, check=False)
     assert ended.returncode == 2
     assert ended.stderr.count("\n") == 1
     assert "--port" in ended.stderr
@@ -647,7 +665,7 @@ def test_an_address_in_use_is_one_line(run: Path) -> None:
 def test_without_its_libraries_the_command_says_what_to_install(monkeypatch: pytest.MonkeyPatch, run: Path) -> None:
     hidden = "import sys; sys.modules['starlette'] = None; sys.argv = ['heedful', 'serve', '-m', sys.argv[1]]; "
     command = [sys.executable, "-c", hidden + "from heedful.cli import main; main()", str(run)]
-    ended = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=60, check=False)
+    ended = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=2 * LONG, check=False)
     assert ended.returncode == 2
     assert ended.stderr.count("\n") == 1
     assert "pip install 'heedful[serve]'" in ended.stderr

@@ -164,7 +164,7 @@ def test_training_goes_on_while_a_checkpoint_is_written(tmp_path: Path, monkeypa
             gate.set()
 
     def gated_save(run: Path, step: int, snapshot: Snapshot) -> Path:
-        assert gate.wait(timeout=30)
+        assert gate.wait(timeout=300)
         return save_checkpoint(run, step, snapshot)
 
     monkeypatch.setattr(trainer, "step", counted_step)
