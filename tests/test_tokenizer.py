@@ -314,7 +314,7 @@ def test_a_model_of_other_habits_is_refused(tmp_path: Path, flags: dict[str, Any
         Tokenizer.load(path)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.integers(0, len(TOKENIZER.model) - 1))
 def test_a_cut_model_is_refused_or_works_as_before(size: int) -> None:
     try:
