@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Iterator
 from html import escape
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -408,6 +409,43 @@ def test_models_of_one_pair_are_an_ensemble(run: Path) -> None:
         translate(client, q="the cat")
 
 
+def woven(side: dict[str, Any]) -> str:
+    first, *spaces = side["spaces"]
+    return "".join([first, *chain.from_iterable(zip(side["sentences"], spaces, strict=True))])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "  The cat sat.   The mat lay.\r\n\r\n\tIt rained!\n",
+        "the cat",
+        " \n",
+        "猫坐了。垫子在。",
+        "a" * 2500,
+        "It cost 3.5 e.g. in Mr. Cat's shop. Dr. Mat",
+    ],
+)
+def test_sentences_are_those_of_translate(client: TestClient, text: str) -> None:
+    body = {"q": text, "source": "en", "target": "de"}
+    answer = client.post("/api/sentences", json=body).json()
+    assert woven(answer["source"]) == text
+    assert woven(answer["target"]) == translate(client, **body)["translatedText"]
+    told = [translate(client, **body | {"q": each})["translatedText"] for each in answer["source"]["sentences"]]
+    assert answer["target"]["sentences"] == told
+
+
+def test_sentences_of_the_targets_language_are_left_alone(client: TestClient) -> None:
+    body = {"q": "Die Katze.Die Matte. Es", "source": "de", "target": "de"}
+    answer = client.post("/api/sentences", json=body).json()
+    assert answer["source"] == answer["target"]
+    assert woven(answer["target"]) == body["q"]
+
+
+def test_the_language_of_sentences_is_guessed_unless_told(real: TestClient) -> None:
+    answer = real.post("/api/sentences", json={"q": "the cat sat. The dog"}).json()
+    assert (answer["source"]["language"], answer["target"]["language"]) == ("en", "de")
+
+
 def test_the_model_can_be_looked_into(real: TestClient) -> None:
     found = real.post("/api/trace", json={"q": "the cat sat", "beam_size": 3}).json()
     assert len(found["hypotheses"]) == 3
@@ -432,6 +470,10 @@ def test_a_model_without_its_run_has_no_curves(client: TestClient) -> None:
         ("/api/trace", {"q": "a", "prefix": "b " * 500}, ""),
         ("/api/trace", {"q": "a", "target_text": "☃" * 1000}, "data.max_length = "),
         ("/api/trace", {"q": "a", "source": "zz"}, "zz is not supported"),
+        ("/api/sentences", {}, "missing q parameter"),
+        ("/api/sentences", {"q": ["a"]}, "q must be a string"),
+        ("/api/sentences", {"q": "a", "target": "zz"}, "zz is not supported"),
+        ("/api/sentences", {"q": "a" * 20_001}, "request (20001) exceeds text limit (20000)"),
     ],
 )
 def test_a_wrong_wish_to_look_inside_is_refused(real: TestClient, path: str, body: dict[str, Any], error: str) -> None:
@@ -574,7 +616,8 @@ def test_no_wish_to_look_inside_brings_the_server_down(real: TestClient, q: str,
 @given(q=st.text(max_size=60) | st.lists(st.text(max_size=20), max_size=3), form=st.sampled_from(["text", "html"]))
 def test_no_text_brings_a_real_model_down(real: TestClient, q: str | list[str], form: str) -> None:
     body = {"q": q, "source": "en", "target": "de", "format": form, "alternatives": 1}
-    holds(real.post("/translate", content=json.dumps(body), headers={"Content-Type": "application/json"}))
+    for path in ("/translate", "/api/sentences"):
+        holds(real.post(path, content=json.dumps(body), headers={"Content-Type": "application/json"}))
 
 
 def test_the_server_is_alive_at_the_end(client: TestClient) -> None:

@@ -40,6 +40,11 @@ class Document:
         """The text again, with these translations in place of the units."""
         return "".join(self.parts(translations, language))
 
+    def translated(self, translations: Sequence[str], language: str) -> Document:
+        """The same units in another language."""
+        parts = self.parts(translations, language)
+        return Document(tuple(parts[1::2]), tuple(parts[::2]))
+
     def parts(self, translations: Sequence[str], language: str) -> list[str]:
         """Spaces and translations in turn.
 

@@ -22,7 +22,7 @@ from heedful.web.front import Front, front_of
 from heedful.web.incoming import Parameters, while_connected
 from heedful.web.limits import RefusalError
 from heedful.web.queue import QueueClosedError, QueueFullError
-from heedful.web.service import AUTO, Pair
+from heedful.web.service import AUTO, Pair, Side
 
 LARGEST_TABLE = 1024  # positions, and dimensions
 EVENTS = "text/event-stream"
@@ -75,6 +75,23 @@ async def trace(request: Request) -> Response:
         request, front.service.look(pair, lambda translator: look(translator, text, **options))
     )
     return JSONResponse(found)
+
+
+async def sentences(request: Request) -> Response:
+    """POST /api/sentences: a text translated as /translate does, and the sentences that it was divided into."""
+    front = front_of(request)
+    given = await front.admitted(request)
+    text, source = given.text("q"), given.text("source", AUTO)
+    target = given.text("target", front.service.default.target)
+    front.limits.check_texts([text])
+    work = front.service.translate_apart(text, source=source, target=target)
+    sides = await while_connected(request, work)
+    return JSONResponse({name: _side(side) for name, side in zip(("source", "target"), sides, strict=True)})
+
+
+def _side(side: Side) -> dict[str, Any]:
+    """There is one more of the spaces: they stand before, between and behind the sentences."""
+    return {"language": side.language, "sentences": side.document.units, "spaces": side.document.spaces}
 
 
 def _search(front: Front, given: Parameters, pair: Pair) -> dict[str, Any]:
@@ -153,6 +170,7 @@ def _run_folders(pair: Pair) -> list[Any]:
 
 ROUTES = [
     Route("/api/trace", trace, methods=["POST"]),
+    Route("/api/sentences", sentences, methods=["POST"]),
     Route("/api/model", model),
     Route("/api/positions", positions),
     Route("/api/run/metrics", run_metrics),

@@ -124,6 +124,14 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
+class Side:
+    """A text in its language, divided into sentences."""
+
+    language: str
+    document: Document
+
+
+@dataclass(frozen=True, slots=True)
 class _Order:
     """One text of a request, split, and who translates it (None: it is in the target's language already)."""
 
@@ -226,6 +234,18 @@ class Service:
             answers.append(await _beside(size, order.answer, *rest))
         self.characters += sum(map(len, texts))
         return answers
+
+    async def translate_apart(self, text: str, *, source: str, target: str) -> tuple[Side, Side]:
+        """A text and its translation, sentence by sentence: those that `translate` divides it into."""
+        (order,) = await _beside(len(text), self._orders, [text], source, target, "text")
+        document = order.split
+        assert isinstance(document, Document)
+        translated = document
+        if order.pair is not None:
+            found = await self._solve(order.pair, [order], 0)
+            translated = document.translated([_Ranked(each, 0).text for each in found], target)
+        self.characters += len(text)
+        return Side(order.language, document), Side(target, translated)
 
     async def _align(self, order: _Order, found: Sequence[Translation], num_ranks: int) -> Mapping[_Ranked, Alignment]:
         """Which word comes from which, where tags depend on it. Without that, a translation is still an answer: then

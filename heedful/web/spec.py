@@ -127,9 +127,19 @@ def _inside(limits: Limits) -> Schema:
         hypothesis=WHOLE | {"description": "Whose attention and vectors; 0, the best, unless told"},
         api_key=TEXT,
     )
+    text = _object(
+        ("q",),
+        q=TEXT | {"maxLength": limits.characters},
+        source=TEXT | {"description": "A language's code, or auto"},
+        target=TEXT,
+        api_key=TEXT,
+    )
+    side = _object(("language", "sentences", "spaces"), language=TEXT, sentences=_list(TEXT), spaces=_list(TEXT))
+    sides = _object(("source", "target"), source=side, target=side)
     pair = {"source": TEXT, "target": TEXT}
     return {
         "/api/trace": _post("Pieces, words, attention, choices and beam of one sentence", body, ANYTHING),
+        "/api/sentences": _post("Translate text, and say which sentences it was divided into", text, sides),
         "/api/model": _get("The model's card", ANYTHING, pair),
         "/api/positions": _get("The positional encoding", ANYTHING, {"n": WHOLE, "d": WHOLE}),
         "/api/run/metrics": _get("The curves of the training", ANYTHING, pair),
