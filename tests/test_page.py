@@ -10,7 +10,8 @@ import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import pytest
 
@@ -18,6 +19,9 @@ from heedful.drawing import html
 from heedful.trace import positions, trace
 from heedful.translation import Translator
 from tests.small_translator import TEXT, save_translator, taught_translator
+
+if TYPE_CHECKING:
+    from heedful.web.limits import RefusalError
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 if CHROMIUM is None:
@@ -305,7 +309,9 @@ def test_a_link_brings_back_the_view(page: Any, server: str) -> None:
     assert page.locator(".legend span").first.inner_text().strip() == "Head 2"
 
 
-@pytest.mark.parametrize("wrong", ["n=-1", "n=99", "kind=none", "t=99", "l=99", "h=99", "step=-5", "to=xx", "ui=xx"])
+@pytest.mark.parametrize(
+    "wrong", ["n=-1", "n=99", "kind=none", "t=99", "l=99", "h=99", "step=-5", "to=xx", "ui=xx", "sentence=9"]
+)
 def test_a_link_that_asks_for_what_there_is_not_shows_what_there_is(page: Any, server: str, wrong: str) -> None:
     page.goto(f"{server}/#q={TEXT[0]}&{wrong}")
     page.wait_for_selector(".matrix td")
@@ -368,28 +374,173 @@ def test_what_is_too_long_to_look_into_is_translated_all_the_same(page: Any, ser
     assert TEXT[1] in page.locator("#target").inner_text()
 
 
-@pytest.mark.parametrize("text", ["One.\nTwo.", "One. Two."])
-def test_a_text_of_several_sentences_keeps_all_of_its_translation(page: Any, server: str, text: str) -> None:
-    """The server translates them one by one; a trace would show what the model makes of them together."""
-    page.route("**/translate", lambda route: route.fulfill(status=200, json={"translatedText": text.lower()}))
-    page.goto(server)
-    page.fill("#source", text)
-    page.get_by_text("To look inside, translate one alone").wait_for()
-    assert page.locator("#target").inner_text() == text.lower()
-    assert page.locator("#target .word, .alternatives li").count() == 0
+SHORT = ["It was too tired.", "The road!"]
+LONG_TEXT = f"{TEXT[0]} {SHORT[0]}\n\n{SHORT[1]}"
 
 
-def test_swapping_takes_all_sentences_along(page: Any, translator: Translator) -> None:
+def divided(page: Any, server: str, hash_: str = "") -> str:
+    """Type three sentences in two paragraphs and wait for their translation, which is given back."""
+    page.goto(f"{server}/#{hash_}")
+    page.fill("#source", LONG_TEXT)
+    page.get_by_text("Each sentence was translated by itself").wait_for()
+    return str(page.locator("#target").inner_text())
+
+
+def looked_into(page: Any) -> list[str]:
+    """The words of the source that are looked into, once they are there."""
+    page.wait_for_selector("[aria-busy=false] #target .sentence.chosen .word")
+    return list(page.locator(".source-words .word").all_inner_texts())
+
+
+def test_a_text_of_several_sentences_is_shown_whole(page: Any, server: str) -> None:
+    whole = divided(page, server)
+    assert page.locator(".sentences button .text").all_inner_texts() == [TEXT[0], *SHORT], "as the server divides"
+    told = page.request.post(f"{server}/translate", data={"q": LONG_TEXT, "source": "en", "target": "de"}).json()
+    assert whole == told["translatedText"]
+    assert whole.startswith(f"{TEXT[1]} ")
+    assert page.locator("#target .word, .alternatives li, .matrix, [aria-pressed=true] .text").count() == 0
+    assert "Choose a sentence first." in page.locator("#attention").inner_text()
+    assert "Choose a sentence first." in page.locator("#decode").inner_text()
+
+
+def test_each_sentence_can_be_looked_into(page: Any, server: str) -> None:
+    divided(page, server)
+    for place, sentence in enumerate([TEXT[0], *SHORT]):
+        page.locator(".sentences button").nth(place).click()
+        page.wait_for_function(
+            "n => document.querySelectorAll('.matrix thead .column').length === n", arg=1 + len(sentence.split())
+        )
+        assert looked_into(page) == sentence.split()
+        assert page.locator("#source").input_value() == LONG_TEXT
+        assert page.locator("#target .sentence").count() == 3
+        assert page.locator(".sentences [aria-pressed=true] .text").all_inner_texts() == [sentence]
+        assert page.locator(".tree .node").count() > 0
+        assert page.locator(".alternatives button").count() > 1
+        assert f"sentence={place}" in page.url
+
+
+def test_a_sentence_is_left_by_its_button_and_by_escape(page: Any, server: str) -> None:
+    whole = divided(page, server)
+    second = page.locator(".sentences button").nth(1)
+    for leave in ("Enter", "Escape"):
+        second.focus()
+        page.keyboard.press("Enter")
+        looked_into(page)
+        page.keyboard.press(leave)
+        page.wait_for_selector("#target:not(:has(.word))")
+        assert page.locator("#target").inner_text() == whole
+        assert "sentence" not in page.url
+        assert second.evaluate("node => node === document.activeElement")
+        assert second.get_attribute("aria-pressed") == "false"
+
+
+def test_escape_frees_a_word_before_it_leaves_the_sentence(page: Any, server: str) -> None:
+    divided(page, server)
+    page.locator(".sentences button").first.click()
+    looked_into(page)
+    page.locator("#target .word").nth(1).click()
+    page.wait_for_selector(".popover")
+    page.keyboard.press("Escape")
+    assert page.locator(".popover").count() == 0
+    assert looked_into(page) == TEXT[0].split()
+    page.keyboard.press("Escape")
+    page.wait_for_selector("#target:not(:has(.word))")
+    assert page.locator(".sentences button").first.evaluate("node => node === document.activeElement")
+
+
+def test_a_sentence_of_the_translation_can_be_clicked(page: Any, server: str) -> None:
+    divided(page, server)
+    page.locator("#target .sentence").first.click()
+    assert looked_into(page) == TEXT[0].split()
+
+
+def test_a_sentence_is_decoded_anew_from_a_word_and_keeps_the_others(page: Any, server: str) -> None:
+    whole = divided(page, server)
+    page.locator(".sentences button").first.click()
+    looked_into(page)
+    page.locator("#target .word").nth(3).click()
+    with page.expect_request("**/api/trace") as asked:
+        page.locator(".popover button.choice:not(.own)").first.click()
+    assert asked.value.post_data_json["q"] == TEXT[0]
+    page.wait_for_selector("[aria-busy=false] #target .word")
+    found = page.locator("#target").inner_text()
+    assert found.startswith("Das Tier überquerte ")
+    assert found != whole
+    assert found.endswith(whole.removeprefix(TEXT[1]))
+    assert "sentence=0" in page.url
+    assert "prefix=Das+Tier" in page.url
+
+
+def test_a_link_brings_back_the_sentence_and_its_word(page: Any, server: str) -> None:
+    page.goto(f"{server}/#q={quote(LONG_TEXT)}&to=de&sentence=1&s=2")
+    page.wait_for_selector(".matrix td")
+    assert looked_into(page) == SHORT[0].split()
+    assert page.locator(".source-words .word.chosen").inner_text() == "too"
+    page.evaluate("location.hash = location.hash.replace('sentence=1', 'sentence=0')")
+    page.wait_for_function(
+        "n => document.querySelectorAll('.source-words .word').length === n", arg=len(TEXT[0].split())
+    )
+    page.evaluate("location.hash = location.hash.replace('sentence=0', 'sentence=99')")
+    page.get_by_text("Each sentence was translated by itself").wait_for()
+    assert "sentence" not in page.url
+
+
+def test_another_text_leaves_the_sentence(page: Any, server: str) -> None:
+    divided(page, server)
+    page.locator(".sentences button").nth(1).click()
+    looked_into(page)
+    page.fill("#source", TEXT[0])
+    page.wait_for_function("text => document.querySelector('#target').innerText === text", arg=TEXT[1])
+    page.wait_for_selector("#target .word")
+    assert page.locator(".sentences button").count() == 0
+    assert "sentence" not in page.url
+
+
+def test_a_sentence_is_asked_for_alone_and_the_text_only_once(page: Any, server: str) -> None:
+    asked: list[str] = []
+    page.on(
+        "request", lambda request: asked.append(request.url.removeprefix(server)) if request.method == "POST" else None
+    )
+    divided(page, server)
+    for place in (0, 1):
+        page.locator(".sentences button").nth(place).click()
+        page.wait_for_selector(f".sentences li:nth-child({place + 1}) [aria-pressed=true]")
+        looked_into(page)
+    assert asked == ["/api/sentences", "/api/trace", "/api/trace"]
+
+
+def test_copying_within_a_sentence_copies_all(page: Any, server: str) -> None:
+    page.add_init_script("Object.defineProperty(navigator, 'clipboard', {value: undefined})")
+    whole = divided(page, server)
+    page.locator(".sentences button").first.click()
+    looked_into(page)
+    page.get_by_role("button", name="Copy").first.click()
+    page.get_by_text("Copied.").wait_for()
+    page.fill("#source", "")
+    page.focus("#source")
+    page.keyboard.press("Control+V")
+    assert page.locator("#source").input_value() == whole
+
+
+def test_swapping_within_a_sentence_takes_all_along(page: Any, translator: Translator) -> None:
     from heedful.web.server import create_app
     from tests.served import serving
 
-    page.route("**/translate", lambda route: route.fulfill(status=200, json={"translatedText": "eins.\nzwei."}))
-    with serving(create_app([translator, taught_translator("de", "en")])) as url:
-        page.goto(f"{url}/#q=one.%0Atwo.&from=en&to=de")
-        page.get_by_text("To look inside, translate one alone").wait_for()
+    with serving(create_app([translator, taught_translator("de", "en", (TEXT[1], TEXT[0]))])) as url:
+        whole = divided(page, url, "from=en&to=de")
+        page.locator(".sentences button").first.click()
+        looked_into(page)
         page.get_by_role("button", name="Swap languages").click()
-        assert page.locator("#source").input_value() == "eins.\nzwei."
-        page.get_by_text("To look inside, translate one alone").wait_for()
+        assert page.locator("#source").input_value() == whole
+        page.wait_for_selector(f"[aria-busy=false] #target .sentence >> text={TEXT[0]}")
+        assert "sentence" not in page.url
+
+
+def test_a_text_in_the_targets_language_is_left_alone(page: Any, server: str) -> None:
+    page.goto(f"{server}/#q=Eins.%20Zwei.&from=de&to=de")
+    page.get_by_text("The text is in that language already.").wait_for()
+    assert page.locator("#target").inner_text() == "Eins. Zwei."
+    assert page.locator(".sentences button").count() == 0
 
 
 @pytest.fixture
@@ -404,11 +555,11 @@ def unwatched(browser: Any) -> Iterator[Any]:
 
 def test_a_server_that_is_away_and_back_can_be_asked_again(unwatched: Any, server: str) -> None:
     translated(unwatched, server)
-    unwatched.route("**/translate", lambda route: route.abort())
+    unwatched.route("**/api/sentences", lambda route: route.abort())
     unwatched.fill("#source", "it was tired")
     unwatched.get_by_text("The server does not answer.").wait_for()
     assert unwatched.locator(".word, .alternatives li").count() == 0, "no translation of another text stays"
-    unwatched.unroute("**/translate")
+    unwatched.unroute("**/api/sentences")
     unwatched.get_by_role("button", name="Try again").click()
     unwatched.wait_for_selector("#target .word")
     assert unwatched.get_by_role("button", name="Try again").count() == 0
@@ -438,6 +589,14 @@ def test_an_answer_that_comes_late_is_not_shown(page: Any, server: str) -> None:
     assert page.locator("#target .word").count() == 0
 
 
+def both(source: list[str], target: list[str]) -> dict[str, Any]:
+    """What /api/sentences answers to lines."""
+    spaces = ["", *["\n"] * (len(source) - 1), ""]
+    sides = {"en": source, "de": target}
+    found = [{"language": code, "sentences": lines, "spaces": spaces} for code, lines in sides.items()]
+    return dict(zip(("source", "target"), found, strict=True))
+
+
 def test_a_slow_answer_gives_way_to_a_newer_one(page: Any, server: str) -> None:
     held: list[Any] = []
 
@@ -445,15 +604,15 @@ def test_a_slow_answer_gives_way_to_a_newer_one(page: Any, server: str) -> None:
         if route.request.post_data_json["q"] == "old":
             held.append(route)
         else:
-            route.fulfill(status=200, json={"translatedText": "newer.\nin lines"})
+            route.fulfill(status=200, json=both(["new", "lines"], ["newer.", "in lines"]))
 
-    page.route("**/translate", answer)
+    page.route("**/api/sentences", answer)
     page.goto(server)
-    with page.expect_request("**/translate"):
+    with page.expect_request("**/api/sentences"):
         page.fill("#source", "old")
     page.fill("#source", "new\nlines")
     page.get_by_text("newer.").wait_for()
-    held[0].fulfill(status=200, json={"translatedText": "older"})
+    held[0].fulfill(status=200, json=both(["old"], ["older"]))
     page.wait_for_timeout(200)
     assert page.locator("#target").inner_text() == "newer.\nin lines"
 
@@ -493,6 +652,78 @@ def test_it_speaks_korean(page: Any, server: str) -> None:
     page.wait_for_selector(".matrix td")
     assert page.locator("#translate h2").inner_text() == "번역"
     assert not re.search(r"\b(layer|head|weight)\b", page.locator("#attention figcaption").first.inner_text())
+
+
+REFUSAL = """async ([code, status, text]) => {
+  const { chooseLanguage, refusal } = await import("/i18n.js");
+  chooseLanguage(code);
+  return refusal(status, text);
+}"""
+HANGUL = re.compile("[가-힣]")
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "told"),
+    [
+        ("/api/sentences", {"q": "a" * 20_001}, ["20001", "20000"]),
+        ("/api/sentences", {"q": "a" * 2**20}, ["1048576"]),
+        ("/api/sentences", {"q": "a", "target": "xx"}, ["xx"]),
+        ("/api/trace", {"q": "word " * 400}, ["200"]),
+        ("/api/trace", {"q": " "}, []),
+        ("/api/trace", {"q": "a", "source": "de", "target": "en"}, ["de", "en"]),
+    ],
+)
+def test_what_the_server_refuses_is_told_in_korean(
+    page: Any, server: str, path: str, body: dict[str, str], told: list[str]
+) -> None:
+    answer = page.request.post(f"{server}{path}", data=body)
+    error = answer.json()["error"]
+    page.goto(server)
+    korean = page.evaluate(REFUSAL, ["ko", answer.status, error])
+    assert HANGUL.search(korean)
+    assert all(value in korean for value in told)
+    assert page.evaluate(REFUSAL, ["en", answer.status, error]) == error
+
+
+def held_up() -> list[RefusalError]:
+    """What a server refuses that is locked, asked too often, busy, or on its way out."""
+    from heedful.web.limits import Keys, RateLimit, RefusalError
+    from heedful.web.server import LEAVING
+
+    rate = RateLimit(1)
+    rate.check("one")
+    with pytest.raises(RefusalError) as often:
+        rate.check("one")
+    with pytest.raises(RefusalError) as locked:
+        Keys(["sesame"]).check("")
+    others = [
+        (408, ""),
+        (500, "internal error"),
+        (501, ""),
+        (502, "502 Bad Gateway"),
+        (503, LEAVING),
+        (503, "Slowdown"),
+    ]
+    return [often.value, locked.value, *(RefusalError(*each) for each in others)]
+
+
+def test_a_server_that_cannot_answer_now_says_so_in_korean(page: Any, server: str) -> None:
+    page.goto(server)
+    told = [page.evaluate(REFUSAL, ["ko", each.status, each.text]) for each in held_up()]
+    assert all(HANGUL.search(each) for each in told)
+    assert len(set(told)) == len(told) - 1, "a gateway's word and a busy server's are the same"
+    assert page.evaluate(REFUSAL, ["ko", 418, "I'm a teapot"]) == "I'm a teapot"
+
+
+def test_a_refusal_is_shown_in_korean_beside_the_text(unwatched: Any, server: str) -> None:
+    unwatched.goto(f"{server}/#ui=ko")
+    unwatched.fill("#source", "word " * 5000)
+    unwatched.get_by_text("글이 너무 깁니다: 25000자.").wait_for()
+    unwatched.route("**/api/trace", lambda route: route.fulfill(status=503, json={"error": "Slowdown: too many texts"}))
+    unwatched.fill("#source", TEXT[0])
+    unwatched.get_by_text("서버가 지금은 응답하지 못합니다.").wait_for()
+    assert TEXT[1] in unwatched.locator("#target").inner_text()
+    assert unwatched.get_by_role("button", name="다시 시도").count() == 1
 
 
 HEBREW = "החיה לא חצתה את הכביש (הרחב), כי היא עייפה."

@@ -1,6 +1,6 @@
 /** What the page asks the server for; or the data embedded in a file of `heedful attend`, which asks nobody. */
 
-import { t } from "./i18n.js";
+import { refusal, t } from "./i18n.js";
 import { set } from "./store.js";
 
 const place = document.getElementById("heedful-data");
@@ -15,7 +15,7 @@ function keyHeader() {
   return key ? { Authorization: `Bearer ${key}` } : {};
 }
 
-/** @returns {Promise<any>} the answer; an error's text is the server's own */
+/** @returns {Promise<any>} the answer; an error's text is the server's own, or what we say for it */
 async function ask(path, body = undefined, signal = undefined) {
   const headers = keyHeader();
   const init =
@@ -27,7 +27,7 @@ async function ask(path, body = undefined, signal = undefined) {
   const found = await answer.json().catch(() => ({}));
   if (answer.status === 401 || answer.status === 403) set({ locked: true });
   if (!answer.ok)
-    throw failure(found.error ?? found.message ?? `${answer.status} ${answer.statusText}`, mayPass(answer.status));
+    throw failure(refusal(answer.status, found.error ?? `${answer.status} ${answer.statusText}`), mayPass(answer.status));
   return found;
 }
 
@@ -54,10 +54,9 @@ export function giveUp() {
   waiting = new AbortController();
 }
 
-/** Translate; a request that is still under way is given up. */
-export function translateText(q, source, target) {
-  giveUp();
-  return ask("/translate", { q, source, target, format: "text" }, waiting.signal);
+/** A text and its translation: {source, target}, each with its language, its sentences, and the spaces around them. */
+export function fetchSentences(q, source, target) {
+  return ask("/api/sentences", { q, source, target }, waiting.signal);
 }
 
 /** Everything about one translation. Empty settings are left out. */

@@ -6,6 +6,7 @@ import { headsOverview } from "./heads.js";
 import { t } from "./i18n.js";
 import { linesView } from "./lines.js";
 import { markChosen, matrixView } from "./matrix.js";
+import { nothingYet } from "./sentences.js";
 import { get, set, subscribe } from "./store.js";
 import { hypothesis, layerOf, packedWeights, sides } from "./weights.js";
 
@@ -34,7 +35,7 @@ export function attentionRegion(place) {
     ),
     h("p", { class: "caveat" }, t("caveat")),
   );
-  subscribe(["trace", "n", "kind", "scheme", "ramp"], drawAll);
+  subscribe(["trace", "whole", "n", "kind", "scheme", "ramp"], drawAll);
   subscribe(["l", "h"], () => {
     drawHeads();
     drawView();
@@ -88,7 +89,7 @@ function drawHeads() {
 
 function drawView() {
   const { trace, kind, view } = get();
-  if (!trace) return (show(places.view, h("p", { class: "muted" }, t("nothing"))), show(places.bar));
+  if (!trace) return (show(places.view, h("p", { class: "muted" }, nothingYet())), show(places.bar));
   show(places.bar, controls());
   if (!packedWeights(kind).layers.includes(layerOf(kind))) {
     show(places.view, h("p", { class: "muted" }, t("fetching")));
@@ -107,11 +108,11 @@ function drawSelection() {
 /** Of a long sentence layers, and those of alternatives, come one by one. */
 async function fetchLayer() {
   if (embedded) return;
-  const { q, trace, prefix, n } = get();
+  const { trace, prefix, n } = get();
   const best = hypothesis();
   try {
     const found = await fetchTrace({
-      q,
+      q: trace.source.text,
       source: trace.source.language,
       target: trace.target.language,
       layers: [layerOf(get().kind)],

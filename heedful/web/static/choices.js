@@ -65,7 +65,7 @@ export function choices(anchor, best, word, choose) {
     ),
     h("ol", { class: "choices" }, choiceRows(best, place, choose)),
   );
-  anchor.parentElement.parentElement.append(node);
+  anchor.closest(".box").append(node);
   const box = anchor.getBoundingClientRect();
   const home = node.offsetParent.getBoundingClientRect();
   const left = Math.max(8, Math.min(box.left - home.left, home.width - node.offsetWidth - 8));

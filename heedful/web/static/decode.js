@@ -4,6 +4,7 @@ import { embedded } from "./api.js";
 import { choiceRows } from "./choices.js";
 import { directionOf, h, number, percent, readable, show } from "./dom.js";
 import { t } from "./i18n.js";
+import { nothingYet } from "./sentences.js";
 import { get, set, subscribe } from "./store.js";
 import { figure, table } from "./table.js";
 import { decodeFrom } from "./translate.js";
@@ -17,7 +18,7 @@ let playing = 0;
 export function decodeRegion(place) {
   places = { bar: h("div", { class: "scrubber" }), now: h("div", {}), tree: h("div", {}), examples: h("div", {}) };
   show(place, places.bar, places.now, places.tree, places.examples);
-  subscribe(["trace", "n"], drawAll);
+  subscribe(["trace", "whole", "n"], drawAll);
   subscribe(["t", "trace"], follow);
   subscribe(["step"], () => {
     moveSlider();
@@ -41,7 +42,7 @@ function drawAll() {
   stop();
   if (!get().trace)
     return (
-      show(places.bar, h("p", { class: "muted" }, t("nothing"))),
+      show(places.bar, h("p", { class: "muted" }, nothingYet())),
       show(places.now),
       show(places.tree),
       show(places.examples)

@@ -65,8 +65,14 @@ const TEXTS = {
   unanswered: ["The server does not answer.", "서버가 응답하지 않습니다."],
   again: ["Try again", "다시 시도"],
   divided: [
-    "Each sentence was translated by itself. To look inside, translate one alone.",
-    "문장마다 따로 번역했습니다. 안을 들여다보려면 한 문장만 번역하세요.",
+    "Each sentence was translated by itself. Choose one to look inside.",
+    "문장마다 따로 번역했습니다. 한 문장을 고르면 안을 들여다볼 수 있습니다.",
+  ],
+  same: ["The text is in that language already.", "이미 그 언어로 쓰인 글입니다."],
+  sentences: ["Sentences", "문장"],
+  "sentences.note": [
+    "choose one to look inside; choose it again, or press Esc, to leave it",
+    "하나를 고르면 안을 들여다봅니다. 다시 누르거나 Esc를 누르면 전체로 돌아갑니다",
   ],
   alternatives: ["Alternatives", "다른 번역"],
   "alternatives.note": ["by score: log-probability over length penalty", "점수순: 로그 확률 ÷ 길이 벌점"],
@@ -175,6 +181,7 @@ const TEXTS = {
     "각 단어의 가중치 90 %만 선으로 그립니다.",
   ],
   nothing: ["Translate a sentence first.", "먼저 문장을 번역하세요."],
+  "nothing.several": ["Choose a sentence first.", "먼저 문장을 고르세요."],
   fetching: [
     "Not sent with a text this long; asking for this layer …",
     "긴 글이라 함께 오지 않았습니다. 이 층을 요청합니다 …",
@@ -293,6 +300,29 @@ const TEXTS = {
   "rate.note": ["warm-up {warmup} steps, then step^−½", "웜업 {warmup}단계, 이후 step^−½"],
 };
 
+/** Refusals in Korean, by status and words; in English the server's own words are shown. @type {[RegExp, string][]} */
+const REFUSALS = [
+  [/^400 .*request \((\d+)\) exceeds text limit \((\d+)\)/, "글이 너무 깁니다: {1}자. 한 번에 {2}자까지 번역합니다."],
+  [
+    /^400 .*more than (\d+) pieces, and is translated in parts/,
+    "들여다보기에는 너무 긴 문장입니다. 조각이 {1}개를 넘어 나누어 번역했습니다.",
+  ],
+  [/^400 .*the sentence is blank/, "들여다볼 글이 없습니다."],
+  [/^400 (\S+) to (\S+) is not supported/, "번역할 수 없는 방향입니다: {1} → {2}."],
+  [/^400 (\S+) is not supported/, "지원하지 않는 언어입니다: {1}."],
+  [/^40[13] /, "API 키가 맞지 않습니다."],
+  [/^408 /, "요청이 너무 오래 걸려 서버가 끊었습니다."],
+  [/^413 .*limit of (\d+) bytes/, "요청이 너무 큽니다. {1}바이트까지 받습니다."],
+  [/^429 .*?(\d+) per 1 minute/, "요청이 너무 잦습니다. 1분에 {1}번까지 받습니다."],
+  [/^429 /, "요청이 너무 잦습니다. 잠시 후 다시 시도하세요."],
+  [/^500 .*model cannot be used/, "모델을 쓸 수 없습니다. 자세한 내용은 서버 로그에 있습니다."],
+  [/^500 /, "서버 안에서 오류가 났습니다."],
+  [/^501 /, "이 서버는 모델 안을 보여 줄 수 없습니다."],
+  [/^503 .*shutting down/, "서버가 곧 종료됩니다."],
+  [/^503 .*too many texts are waiting/, "서버가 바쁩니다. 기다리는 글이 너무 많습니다."],
+  [/^50[234] /, "서버가 지금은 응답하지 못합니다. 잠시 후 다시 시도하세요."],
+];
+
 let column = 0;
 
 /** Speak this language from now on. */
@@ -304,6 +334,15 @@ export function chooseLanguage(code) {
 export function t(key, values = {}) {
   const text = TEXTS[key]?.[column] ?? key;
   return text.replace(/\{(\w+)\}/g, (_, name) => String(values[name] ?? ""));
+}
+
+/** What a server's refusal says; one that we do not know stays as it is. */
+export function refusal(status, text) {
+  for (const [pattern, ours] of column ? REFUSALS : []) {
+    const found = pattern.exec(`${status} ${text}`);
+    if (found) return ours.replace(/\{(\d)\}/g, (_, group) => found[Number(group)]);
+  }
+  return text;
 }
 
 /** A language's name in the language of the page. */

@@ -7,6 +7,7 @@ import { curvesView, scheduleView } from "./curves.js";
 import { h, show } from "./dom.js";
 import { t } from "./i18n.js";
 import { positionsView } from "./positions.js";
+import { nothingYet } from "./sentences.js";
 import { get, subscribe } from "./store.js";
 
 /** @type {any} */ let places;
@@ -26,7 +27,7 @@ export function insideRegion(place, details) {
   show(place, h("h3", {}, t("card")), places.card, places.known, places.request);
   const draw = () => (details.open ? drawInside() : stopWatching());
   details.addEventListener("toggle", draw);
-  subscribe(["trace", "request", "scheme"], draw);
+  subscribe(["trace", "whole", "request", "scheme"], draw);
   draw();
 }
 
@@ -34,7 +35,7 @@ async function drawInside() {
   const model = get().trace?.model;
   show(places.request, requestPanel());
   places.known.hidden = !model;
-  if (!model) return show(places.card, h("p", { class: "muted" }, t("nothing")));
+  if (!model) return show(places.card, h("p", { class: "muted" }, nothingYet()));
   drawCard(model);
   drawCurves(model);
   if (fetched.positions?.d === model.d_model) show(places.positions, positionsView(fetched.positions));

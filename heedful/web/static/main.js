@@ -9,7 +9,7 @@ import { LANGUAGES, chooseLanguage, t } from "./i18n.js";
 import { bring, insideRegion } from "./inside.js";
 import { positionsView } from "./positions.js";
 import { get, readHash, set } from "./store.js";
-import { translateNow, translateRegion } from "./translate.js";
+import { leaveSentence, translateNow, translateRegion } from "./translate.js";
 import { workedRegion } from "./worked.js";
 
 const page = document.getElementById("page");
@@ -98,13 +98,17 @@ function start() {
   languageButtons();
   build();
   document.addEventListener("keydown", (event) => {
-    if (event.key === "Escape") set({ t: -1, s: -1, preview: null });
+    if (event.key !== "Escape" || event.isComposing) return;
+    const isPinned = get().t >= 0 || get().s >= 0;
+    set({ t: -1, s: -1, preview: null });
+    if (!isPinned) leaveSentence();
   });
   addEventListener("hashchange", () => {
-    const { q, from, to, prefix } = get();
+    const before = { ...get() };
     readHash();
-    const now = get();
-    if (q !== now.q || from !== now.from || to !== now.to || prefix !== now.prefix) translateNow();
+    const changed = (...keys) => keys.some((key) => before[key] !== get()[key]);
+    if (changed("sentence")) set({ trace: embedded?.trace ?? null });
+    if (changed("q", "from", "to", "sentence", "prefix")) translateNow();
   });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => set({ scheme: Date.now() }));
 }

@@ -5,6 +5,7 @@
  * @property {string} q source text
  * @property {string} from language or "auto"
  * @property {string} to
+ * @property {number} sentence which of several is looked into, or -1: none
  * @property {string} prefix what the translation must begin with
  * @property {number} n which hypothesis
  * @property {number} t target word, or -1
@@ -26,6 +27,7 @@ const DEFAULTS = {
   q: "",
   from: "auto",
   to: "",
+  sentence: -1,
   prefix: "",
   n: 0,
   t: -1,
@@ -47,7 +49,7 @@ const CHOICES = { kind: ["cross", "encoder", "decoder"], ui: ["en", "ko"] };
 
 const listeners = new Set();
 /** @type {any} */
-const state = { ...DEFAULTS, h: [], trace: null, busy: false, error: "", preview: null, request: null };
+const state = { ...DEFAULTS, h: [], trace: null, whole: null, busy: false, error: "", preview: null, request: null };
 
 /** The state as it is now. @returns {any} */
 export function get() {

@@ -1,10 +1,11 @@
 /** Region 1: two boxes, alternatives, and words that can be asked about. Works without the other regions. */
 
-import { embedded, fetchLanguages, fetchTrace, giveUp, translateText } from "./api.js";
+import { embedded, fetchLanguages, fetchSentences, fetchTrace, giveUp } from "./api.js";
 import { directionOf, h, show } from "./dom.js";
 import { t, languageName } from "./i18n.js";
 import { closeChoices } from "./choices.js";
 import { copy } from "./clipboard.js";
+import { areSeveral, chosenSentence, drawSentences, isSame, markSentence, wholeText, wholeView } from "./sentences.js";
 import { get, set, subscribe } from "./store.js";
 import { keyForm, samples } from "./samples.js";
 import { hypothesis } from "./weights.js";
@@ -19,8 +20,11 @@ let turn = 0;
 /** Draw the region into its place. */
 export function translateRegion(place) {
   parts = pieces();
-  show(place, h("div", { class: "boxes" }, parts.sourceCard, parts.swap, parts.targetCard), parts.alternatives);
-  subscribe(["trace", "n", "busy", "error", "plain", "languages", "from", "locked"], drawTarget);
+  const boxes = h("div", { class: "boxes" }, parts.sourceCard, parts.swap, parts.targetCard);
+  show(place, boxes, parts.sentences, parts.alternatives);
+  subscribe(["whole"], () => drawSentences(parts.sentences, chooseSentence));
+  subscribe(["sentence"], () => markSentence(parts.sentences));
+  subscribe(["trace", "n", "busy", "error", "whole", "sentence", "languages", "from", "locked"], drawTarget);
   subscribe(["trace", "n", "t", "s", "preview", "kind", "l", "h"], mark);
   subscribe(["languages", "from", "to", "detected"], drawLanguages);
   subscribe(["q"], () => {
@@ -120,7 +124,8 @@ function pieces() {
     status,
   );
   const alternatives = h("div", { class: "alternatives" });
-  return { input, words, counter, from, to, output, status, swap, sourceCard, targetCard, alternatives };
+  const sentences = h("div", { class: "sentences" });
+  return { input, words, counter, from, to, output, status, swap, sourceCard, targetCard, sentences, alternatives };
 }
 
 function count() {
@@ -130,14 +135,30 @@ function count() {
 function typed() {
   const q = parts.input.value;
   if (q === get().q) return get().error ? translateNow() : undefined;
-  set({ q, n: 0, t: -1, s: -1, prefix: "", step: 0 });
+  set({ ...UNCHOSEN, q });
   translateNow();
 }
 
 /** What was chosen in a translation goes with it. */
+const UNCHOSEN = { sentence: -1, prefix: "", n: 0, t: -1, s: -1, step: 0 };
+
 function chooseLanguages(change) {
-  set({ ...change, n: 0, t: -1, s: -1, prefix: "", step: 0 });
+  set({ ...UNCHOSEN, ...change });
   translateNow();
+}
+
+/** Look into a sentence; chosen once more, see the whole text again. */
+function chooseSentence(i) {
+  set({ ...UNCHOSEN, trace: null, sentence: i === get().sentence ? -1 : i });
+  translateNow();
+}
+
+/** Back to the whole text; who was in the sentence is now at its button. */
+export function leaveSentence() {
+  const { sentence } = get();
+  if (!areSeveral() || sentence < 0) return;
+  chooseSentence(sentence);
+  if (document.activeElement === document.body) parts.sentences.querySelectorAll("button")[sentence]?.focus();
 }
 
 /** The languages that a source language can be translated into. */
@@ -152,59 +173,58 @@ function settleTarget() {
   if (targets.length && !targets.includes(get().to)) set({ to: targets[0] });
 }
 
-/** The translation that is shown, if there is one. */
-const shownText = () => (get().trace ? hypothesis().text : get().plain);
-
 function swapLanguages() {
   const source = get().from === "auto" ? (get().detected ?? "") : get().from;
-  const text = shownText() || get().q;
+  const text = wholeText() || get().q;
   const there = (get().languages ?? []).find((each) => each.code === get().to);
   if (!source || !there?.targets?.includes(source)) return set({ error: t("no.swap"), again: false });
   chooseLanguages({ from: get().to, to: source, q: text });
 }
 
 async function copyText() {
-  const text = shownText();
+  const text = wholeText();
   if (text) parts.status.textContent = await copy(text);
 }
 
 function showNothing() {
   giveUp();
-  set({ trace: null, plain: "", error: "", busy: false, divided: false });
+  set({ trace: null, whole: null, error: "", busy: false });
 }
 
-/** The server translates sentences one by one; a trace takes the text as one. */
-const SEVERAL = /[.!?…]\S*\s+\S|[。！？]\s*[^\s\p{P}]/u;
-const tidy = (text) => text.trim().split(/\s+/).join(" ");
+/** The text's translation: the one that is there, if it is of this text. */
+async function translated() {
+  const { q, from, to, whole } = get();
+  const of = JSON.stringify([q, from, to]);
+  return whole?.of === of ? whole : { ...(await fetchSentences(q, from, to)), of };
+}
 
-/** Does the trace tell of this translation, or of another that the sentences would get together? */
-const tells = (trace, q, plain) => !SEVERAL.test(q) || tidy(trace.hypotheses[0].text) === tidy(plain);
-
-/** Translate, then look inside. A newer text overtakes an older answer. */
+/** Translate, then look into the only sentence, or the chosen one. A newer text overtakes an older answer. */
 export async function translateNow() {
   const mine = ++turn;
   if (embedded) return;
   if (!get().languages) return start();
   settleTarget();
-  const { q, from, to, prefix } = get();
+  const { q, prefix } = get();
   if (!q.trim()) return showNothing();
-  set({ busy: true, error: "", divided: false });
-  let plain = "";
+  giveUp();
+  set({ busy: true, error: "" });
+  const other = prefix ? {} : { trace: null }; // what is shown there is of another text
+  let whole = null;
   try {
-    const answer = await translateText(q, from, to);
+    whole = await translated();
     if (mine !== turn) return;
-    const detected = answer.detectedLanguage?.language ?? from;
-    plain = answer.translatedText;
-    set({ plain, detected, ...(prefix ? {} : { trace: null }) });
-    if (!prefix && q.trim().includes("\n")) return set({ divided: true, busy: false });
-    const trace = await fetchTrace({ q, source: detected, target: to, prefix });
+    const { source, target } = whole;
+    set({ whole, detected: source.language, ...other });
+    const sentence = chosenSentence();
+    if (sentence < 0) return set({ busy: false, sentence: -1, trace: null });
+    const languages = { source: source.language, target: target.language };
+    const trace = await fetchTrace({ q: source.sentences[sentence], ...languages, prefix });
     if (mine !== turn) return;
-    if (!prefix && !tells(trace, q, plain)) return set({ divided: true, busy: false });
     set({ trace, busy: false, n: Math.min(get().n, trace.hypotheses.length - 1) });
   } catch (error) {
     if (mine !== turn || error.name === "AbortError") return;
-    const other = prefix ? {} : { trace: null }; // what is shown there is of another text
-    set({ error: String(error.message), again: Boolean(error.again), busy: false, plain, ...other });
+    const rest = whole ? other : { trace: null };
+    set({ error: String(error.message), again: Boolean(error.again), busy: false, whole, ...rest });
   }
 }
 
@@ -237,25 +257,32 @@ function drawLanguages() {
 }
 
 function drawTarget() {
-  const { trace, busy, error, plain, divided } = get();
+  const { trace, busy, error, whole } = get();
   closeChoices();
-  show(parts.status, busy ? t("busy") : error || (trace ? t("unsure.hint") : divided ? t("divided") : ""), tryAgain());
+  show(parts.status, busy ? t("busy") : error || hint(), tryAgain());
   parts.status.classList.toggle("error", Boolean(error));
   parts.targetCard.setAttribute("aria-busy", String(busy));
   if (!trace) {
     parts.output.setAttribute("dir", "auto");
-    show(parts.output, plain ? h("span", { class: "plain", lang: get().to }, plain) : h("span", { class: "muted" }, t("translation")));
+    show(parts.output, whole ? wholeView(null, chooseSentence) : h("span", { class: "muted" }, t("translation")));
     show(parts.words);
     return show(parts.alternatives, get().locked ? keyForm(start) : samples(translateNow));
   }
   const best = hypothesis();
   speak(parts.output, trace.target.language, best.words);
   speak(parts.words, trace.source.language, trace.source.words);
-  show(parts.output, spaced(best.words.slice(0, -1).map((word, i) => targetWord(best, word, i, decodeFrom))));
+  const words = spaced(best.words.slice(0, -1).map((word, i) => targetWord(best, word, i, decodeFrom)));
+  show(parts.output, areSeveral() ? wholeView(words, chooseSentence) : words);
   show(parts.words, spaced(trace.source.words.slice(0, -1).map((word, i) => sourceWord(word, i))));
   show(parts.alternatives, alternatives(trace));
   drawLanguages();
   mark();
+}
+
+/** What can be done with the translation that is there. */
+function hint() {
+  if (get().trace) return t("unsure.hint");
+  return areSeveral() ? t("divided") : isSame() ? t("same") : "";
 }
 
 /** Where a request may succeed later. */

@@ -6,6 +6,7 @@ import { diverging, heat, ramps } from "./colour.js";
 import { h, number, percent, readable, show } from "./dom.js";
 import { t } from "./i18n.js";
 import { linePlot } from "./plot.js";
+import { nothingYet } from "./sentences.js";
 import { get, set, subscribe } from "./store.js";
 import { table } from "./table.js";
 import { headsOf, layerOf, selectionOf, sides, vectorsOf } from "./weights.js";
@@ -16,7 +17,7 @@ import { headsOf, layerOf, selectionOf, sides, vectorsOf } from "./weights.js";
 /** Draw the calculation into its place. */
 export function workedRegion(where) {
   place = where;
-  subscribe(["trace", "kind", "l", "h", "t", "s", "n", "opened", "scheme"], draw);
+  subscribe(["trace", "whole", "kind", "l", "h", "t", "s", "n", "opened", "scheme"], draw);
   draw();
 }
 
@@ -29,7 +30,7 @@ function chosenRow(kind) {
 
 function draw() {
   const { trace, kind } = get();
-  if (!trace) return show(place, h("p", { class: "muted" }, t("nothing")));
+  if (!trace) return show(place, h("p", { class: "muted" }, nothingYet()));
   const layer = layerOf(kind);
   const vectors = vectorsOf(kind)?.kinds[kind];
   if (!vectors && embedded) return show(place, h("p", { class: "muted" }, t("worked.best")));
@@ -42,10 +43,10 @@ function draw() {
 let asked = "";
 
 async function fetchVectors(layer) {
-  const { q, trace, prefix, kind } = get();
+  const { trace, prefix, kind } = get();
   const n = kind === "encoder" ? 0 : get().n;
   const languages = { source: trace.source.language, target: trace.target.language };
-  const body = { q, ...languages, prefix, layers: [layer], hypothesis: n };
+  const body = { q: trace.source.text, ...languages, prefix, layers: [layer], hypothesis: n };
   if (embedded || asked === JSON.stringify(body) || !place.closest("details")?.open) return;
   asked = JSON.stringify(body);
   const found = await fetchTrace(body).catch(() => null);
