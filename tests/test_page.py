@@ -258,6 +258,46 @@ def test_arrow_keys_walk_the_beam_as_it_is_drawn(page: Any, server: str) -> None
     assert "step=1" in page.url
 
 
+AX_ROLES = {"grid", "row", "gridcell", "rowheader", "columnheader"}
+
+
+def roles(page: Any, place: str) -> dict[str, int]:
+    """How often each role of a grid is there for assistive technology, in what the browser tells it."""
+    session = page.context.new_cdp_session(page)
+    root = session.send("Runtime.evaluate", {"expression": f"document.querySelector('{place}')"})["result"]["objectId"]
+    told = session.send("Accessibility.queryAXTree", {"objectId": root})["nodes"]
+    found = [node["role"]["value"] for node in told if not node["ignored"]]
+    return {role: found.count(role) for role in sorted(AX_ROLES & set(found))}
+
+
+def test_the_map_is_a_grid_with_heads_for_assistive_technology(page: Any, server: str) -> None:
+    translated(page, server)
+    width, height = page.locator(".matrix th.column").count(), page.locator(".matrix th.row").count()
+    cells = {"gridcell": width * height, "grid": 1, "row": height + 1, "rowheader": height}
+    assert roles(page, ".matrix") == cells | {"columnheader": width + 1}
+    assert page.locator(".matrix [tabindex='0']").count() == 1
+
+
+def test_the_beam_is_a_grid_of_steps_and_places(page: Any, server: str) -> None:
+    translated(page, server)
+    nodes = page.locator(".tree .node")
+    rows = page.locator(".tree [role=row]")
+    assert roles(page, ".tree") == {"grid": 1, "gridcell": nodes.count(), "row": rows.count()}
+    assert page.locator(".tree [tabindex='0']").count() == 1
+    steps = page.evaluate(
+        "[...document.querySelectorAll('.tree .node')].map(n => Number(n.getAttribute('aria-colindex')))"
+    )
+    assert max(steps) == int(page.locator(".tree").get_attribute("aria-colcount"))
+    for row in rows.all():
+        columns = [int(node.get_attribute("aria-colindex")) for node in row.locator("[role=gridcell]").all()]
+        assert columns == sorted(set(columns)), "one node for a step in a row"
+    page.locator(".tree .node").first.focus()
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate("document.activeElement.getAttribute('aria-colindex')") == "2"
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.getAttribute('aria-current')") == "step"
+
+
 def test_the_choices_of_a_word_take_the_focus_and_give_it_back(page: Any, server: str) -> None:
     translated(page, server)
     page.locator("#target .word").nth(2).focus()

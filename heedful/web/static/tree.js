@@ -103,12 +103,15 @@ function drawing(places, line) {
       });
     });
   const nodes = places.map((place, i) => {
+    const isNow = place.step === get().step;
     const node = s(
       "g",
       {
-        class: `node ${kind(place)} ${place.step === get().step ? "now" : ""}`,
+        class: `node ${kind(place)} ${isNow ? "now" : ""}`,
         tabindex: i ? "-1" : "0",
-        role: "button",
+        role: "gridcell",
+        "aria-colindex": place.step + 1,
+        "aria-current": isNow ? "step" : null,
         "aria-label": reading(place),
         onclick: () => set({ step: place.step }),
         onfocus: () => (line.textContent = reading(place)),
@@ -136,11 +139,28 @@ function drawing(places, line) {
     );
     return node;
   });
+  const columns = Math.max(...places.map((place) => place.step)) + 1;
   return s(
     "svg",
-    { class: "tree", width, height, viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": t("tree") },
-    edges,
-    nodes,
+    {
+      class: "tree",
+      width,
+      height,
+      viewBox: `0 0 ${width} ${height}`,
+      role: "grid",
+      "aria-label": t("tree"),
+      "aria-colcount": columns,
+    },
+    s("g", { "aria-hidden": "true" }, edges),
+    gridRows(places, nodes),
+  );
+}
+
+/** The nodes row by row, as a grid has them: a column is a step, and not every row has a node there. */
+function gridRows(places, nodes) {
+  const rows = [...new Set(places.map((place) => place.row))].sort((a, b) => a - b);
+  return rows.map((row) =>
+    s("g", { role: "row", "aria-rowindex": row + 1 }, nodes.filter((_, i) => places[i].row === row)),
   );
 }
 
