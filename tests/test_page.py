@@ -930,6 +930,18 @@ def test_every_text_has_enough_contrast(page: Any, server: str, scheme: str) -> 
         assert page.evaluate(CONTRAST) == []
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_sentences_can_be_read_and_touched_on_a_narrow_screen(page: Any, server: str, scheme: str) -> None:
+    page.set_viewport_size({"width": 400, "height": 800})
+    page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+    divided(page, server)
+    page.locator(".sentences button").first.click()
+    looked_into(page)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 400
+    assert min(button.bounding_box()["height"] for button in page.locator(".sentences button").all()) >= 24
+    assert page.evaluate(CONTRAST) == []
+
+
 # ----------------------------------------------------------------------------------------------------------- from disk
 
 
