@@ -1,7 +1,8 @@
 """What every test starts from: one thread (the models are tiny, and several test runs may share a machine), no clock.
 
 Such a machine may be busy: an example that Hypothesis thinks of has no deadline. And no test fails by chance: random
-numbers are the same in each run, whichever tests went before. `pytest --hypothesis-profile=fresh` has new examples.
+numbers are the same in each run, whichever tests went before, but for the kernels, whose tolerances leave them room.
+`pytest --hypothesis-profile=fresh` has new examples.
 """
 
 import os
