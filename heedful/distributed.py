@@ -6,6 +6,7 @@ here knows the model.
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -78,12 +79,21 @@ def backends(device: torch.device) -> str:
     return "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
 
 
+def load_compiler() -> None:
+    """Before ranks join: loaded while they are joined, as our operators would, it keeps gloo's threads for ever.
+
+    So it is in torch 2.13. A thread that holds a tensor when Python ends aborts the process: it seems to have failed.
+    """
+    importlib.import_module("torch._dynamo")
+
+
 @contextmanager
 def process_group(world: World, device: torch.device) -> Iterator[None]:
     """Join the other ranks."""
     if world.size == 1:
         yield
         return
+    load_compiler()
     if device.type == "cuda":
         torch.cuda.set_device(device)
     dist.init_process_group(backends(device), timeout=LONGEST_WAIT)

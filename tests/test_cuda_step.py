@@ -19,7 +19,7 @@ from torch import Tensor
 from heedful.batching import NumberedBatch
 from heedful.config import ModelConfig, resolve
 from heedful.cuda_step import CudaStep
-from heedful.distributed import World
+from heedful.distributed import World, load_compiler
 from heedful.loss import projected_loss
 from heedful.model.transformer import Transformer
 from heedful.packed import fill_pairs, num_pair_numbers, pack_source, pack_target, shift_right
@@ -261,6 +261,7 @@ def test_the_gradients_of_the_decoder_are_on_their_way_before_the_encoder_goes_b
 
 def _rank(rank: int, folder: Path) -> None:
     """What a rank of two does in a step of four micro-batches."""
+    load_compiler()
     dist.init_process_group("gloo", f"file://{folder / 'ranks'}", timedelta(minutes=5), world_size=2, rank=rank)
     step = torch.load(folder / "step.pt", weights_only=False)
     try:
