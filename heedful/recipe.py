@@ -22,7 +22,7 @@ def read_recipe(path: Path) -> tuple[str | None, Layer]:
             preset(name)
     for section, fields in layer.items():
         with _told_of(path, section):
-            refuse_unknown({section: fields if not isinstance(fields, dict) else {}})
+            refuse_unknown({section: {} if isinstance(fields, dict) else fields})
         for field, value in fields.items():
             with _told_of(path, f"{section}.{field}"):
                 refuse_unknown({section: {field: value}})
@@ -42,7 +42,7 @@ def _told_of(path: Path, name: str) -> Iterator[None]:
 def _line_of(text: str, name: str) -> int | None:
     """The first line that speaks of a section, or sets a field `section.field`."""
     table = ""
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.split("\n"), 1):
         if header := re.match(r"\s*\[([^]=]+)\]", line):
             table = said = header[1].strip()
         elif key := re.match(r"\s*([\w.\s-]+?)\s*=", line):

@@ -20,17 +20,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from heedful.engines.beam_kernels import (
-    NO_HYPOTHESIS,
-    NOT_DONE,
-    Found,
-    advance,
-    best_tokens,
-    empty_found,
-    empty_slots,
-    enter,
-    trace_back,
-)
+from heedful.engines.beam_kernels import advance, best_tokens
+from heedful.engines.slots import NO_HYPOTHESIS, NOT_DONE, Found, empty_found, empty_slots, enter, trace_back
 from heedful.errors import DivergedError
 from heedful.model.kernels.cached_step import place_rows
 from heedful.model.static_decoder import StaticDecoder
