@@ -27,8 +27,8 @@ class Lingering:
         return self._has_ended or self._transport.is_closing()
 
     def write(self, data: bytes) -> None:
-        """Unless it has ended."""
-        if not self._has_ended:
+        """Unless that was all."""
+        if not self.is_closing():
             self._transport.write(data)
 
     def close(self) -> None:
