@@ -174,6 +174,7 @@ _UN = Download(url=f"{_STATMT}/wmt13/training-parallel-un.tgz")
 _GIGA = Download(url=f"{_STATMT}/wmt10/training-giga-fren.tar", size=2_595_102_720)
 _NEWSTEST2013 = Download(url=f"{_STATMT}/wmt13/test.tgz", md5="48eca5d02f637af44e85186847141f67")
 _NEWSTEST2014 = Download(url=f"{_STATMT}/wmt14/test-full.tgz", md5="a8cd784e006feb32ac6f3d9ec7eb389a")
+_NAMES = {"de": "German", "fr": "French"}
 
 
 def _wmt14(name: str, other: str, downloads: tuple[Download, ...], train: tuple[tuple[Download, str], ...]) -> DataSet:
@@ -182,7 +183,7 @@ def _wmt14(name: str, other: str, downloads: tuple[Download, ...], train: tuple[
     newstest = {"en": "test-full/newstest2014-{}-src.en.sgm", other: f"test-full/newstest2014-{{}}-ref.{other}.sgm"}
     return DataSet(
         name=name,
-        about=f"WMT 2014, English and {other}: the paper's data (§5.1); for research",
+        about=f"WMT 2014, English and {_NAMES[other]}: the paper's data (§5.1); for research",
         downloads=(*downloads, _NEWSTEST2013, _NEWSTEST2014),
         splits={
             "train": Split(

@@ -2,9 +2,10 @@
 
 Downloads lie in `downloads/` under their own names, whoever put them there: what is there is checked and not fetched
 again, so that all works without a network. A broken download goes on where it broke. What was found is remembered in
-`fetch.json`; a file without a published digest is trusted the first time and must stay the same after. A text that is
-not as we wrote it is somebody's work, and never written over. Nothing is unpacked under a name that an archive chose:
-members that the catalogue names are read, and the rest is left alone. One process at a time writes to a folder.
+`fetch.json`; a file without a published digest is trusted the first time that a text came of it, and must stay the
+same after. A text that is not as we wrote it is somebody's work, and never written over. Nothing is unpacked under a
+name that an archive chose: members that the catalogue names are read, and the rest is left alone. One process at a
+time writes to a folder.
 """
 
 from __future__ import annotations
@@ -138,9 +139,8 @@ def _fetch_all(wanted: DataSet, folder: Path, record: Record, mirror: str, say: 
             _download(url, path, download, wanted, say)
         found = _check(path, download, record.downloads.get(download.name), url, is_ours=is_ours)
         if not found.published and download.name not in record.downloads:
-            say(f"{download.name}: no digest is published for it; its SHA-256 {found.sha256} is kept in {RECORD}")
+            say(f"{download.name}: no digest is published for it; its SHA-256 {found.sha256} goes into {RECORD}")
         record = msgspec.structs.replace(record, downloads=record.downloads | {download.name: found})
-        _write_record(folder, record)
     return record
 
 

@@ -254,6 +254,16 @@ def test_a_file_without_a_published_digest_must_stay_what_it_was(server: Server,
         fetch(small(), tmp_path, mirror=server.url)
 
 
+def test_a_damaged_file_is_not_what_a_whole_one_is_measured_by(server: Server, tmp_path: Path) -> None:
+    serve_small(server)
+    whole, server.files["train.en.gz"] = server.files["train.en.gz"], server.files["train.en.gz"][:30]
+    with pytest.raises(DataError, match=r"train\.en\.gz: is damaged .*; remove it, and run the command again"):
+        fetch(small(), tmp_path, mirror=server.url)
+    (tmp_path / "downloads" / "train.en.gz").unlink()
+    server.files["train.en.gz"] = whole
+    assert fetch(small(), tmp_path, mirror=server.url)["train.en"].read_bytes() == PLAIN["train.en.gz"]
+
+
 def test_misaligned_short_or_missing_text_is_refused_and_nothing_is_written(server: Server, tmp_path: Path) -> None:
     cases = {
         "do not have as many lines": {"train.de.gz": gzip.compress(b"one\n")},
