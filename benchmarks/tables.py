@@ -17,7 +17,8 @@ import msgspec
 from msgspec import Struct
 
 from heedful.card import Card, Evaluation, Training, load_card
-from heedful.card_tables import Row, cell, codes, machines, markdown_table, precisions, rows_by_recipe, scored_alike
+from heedful.card_comparison import Row, cell, rows_by_recipe, scored_alike
+from heedful.card_tables import codes, machines, markdown_table, precisions, twice
 from heedful.evaluation import Report
 
 ROOT = Path(__file__).parents[1]
@@ -221,8 +222,11 @@ def _facts(row: Row) -> list[list[str]]:
     facts += [
         ["seeds", ", ".join(str(t.seed) for t in trainings)],
         ["steps", f"{first.steps:,}; average of {len(first.averaged_steps)}; {precisions(first)}"],
-        ["target tokens", f"{first.target_tokens:,}; {speed.mean:,.0f} a second, validation included"],
-        ["time", f"{seconds.show(1)} s" + (f"; {hours.show(3)} GPU-hours" if hours else "")],
+        [
+            "target tokens",
+            f"{first.target_tokens:,}{twice(card.config)}; {speed.mean:,.0f} a second, validation included",
+        ],
+        ["time", f"{seconds.show(1)} s" + (f"; {hours.show(4)} GPU-hours" if hours else "")],
         ["machine", machines(first)],
         ["code", "; ".join(dict.fromkeys(map(codes, trainings)))],
     ]

@@ -1,23 +1,19 @@
-"""Cards as tables: one card in full, or several side by side on the test sets that they share. As text or Markdown."""
+"""A card in full, as tables; tables as text or Markdown. Several cards side by side: `card_comparison.py`."""
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Literal, TypeAlias
+from collections.abc import Callable
+from typing import TypeAlias
 
-import msgspec
 from msgspec import Struct
 
 from heedful.card import Card, Corpus, Evaluation, TextFile, Training
 from heedful.config import Layer, layer_to_toml
 from heedful.counting import counted
-from heedful.evaluation import Report, plain_table
-from heedful.significance import BLEU, CHRF, Comparison, paired_bootstrap, unpack
+from heedful.evaluation import plain_table
 from heedful.starts import Share
 
 Rows: TypeAlias = list[list[str]]  # the first is the heading
-Form: TypeAlias = Literal["text", "md"]
 
 
 class Section(Struct, frozen=True):
@@ -33,12 +29,12 @@ class Section(Struct, frozen=True):
 
 def to_markdown(card: Card) -> str:
     """A card as people read it in a repository."""
-    return "\n\n".join([f"# {_title(card)}", *(_markdown(section) for section in _sections(card))]) + "\n"
+    return "\n\n".join([f"# {_title(card)}", *(show_markdown(section) for section in _sections(card))]) + "\n"
 
 
 def to_text(card: Card) -> str:
     """A card as people read it on a terminal."""
-    return "\n\n".join([_title(card), *(_text(section) for section in _sections(card))])
+    return "\n\n".join([_title(card), *(show_text(section) for section in _sections(card))])
 
 
 def _title(card: Card) -> str:
@@ -68,7 +64,8 @@ def _training_facts(training: Training, config: Layer) -> Rows:
         ["seed", str(training.seed)],
         [
             "trained",
-            f"{counted(training.steps, 'step')}, {training.target_tokens:,} target tokens, {precisions(training)}",
+            f"{counted(training.steps, 'step')}, {training.target_tokens:,} target tokens{twice(config)}, "
+            f"{precisions(training)}",
         ],
         [
             "time",
@@ -78,6 +75,11 @@ def _training_facts(training: Training, config: Layer) -> Rows:
         ["code", codes(training)],
         ["date", training.date],
     ]
+
+
+def twice(config: Layer) -> str:
+    """A remark on how tokens were counted."""
+    return " (R-Drop computes each sentence twice; both count)" if config.get("train", {}).get("r_drop") else ""
 
 
 def code(made: Training | Evaluation | Share) -> str:
@@ -157,216 +159,17 @@ def _scores(evaluation: Evaluation) -> Section:
     return Section(f"Scores on {evaluation.name}", rows)
 
 
-# ------------------------------------------------------------------------------------------------- several side by side
-
-
-class Row(Struct, frozen=True):
-    """Cards that stand together in one row: one, or those of several seeds."""
-
-    name: str
-    cards: tuple[Card, ...]
-
-
-class Cell(Struct, frozen=True):
-    """A figure of a row: the mean over its cards, and their standard deviation where there are several."""
-
-    mean: float
-    spread: float | None = None
-
-    def show(self, digits: int = 2) -> str:
-        """`41.23` or `41.23 ± 0.20`."""
-        spread = "" if self.spread is None else f" ± {self.spread:.{digits}f}"
-        return f"{self.mean:.{digits}f}{spread}"
-
-
-class Line(Struct, frozen=True):
-    """A row's figures on one test set, searched in one way; seeds are those of the cards that have such figures.
-
-    The comparisons are with the first row that was searched alike, by paired bootstrap.
-    """
-
-    name: str
-    seeds: tuple[int | None, ...]
-    search: str
-    cells: dict[str, Cell]
-    comparisons: dict[str, Comparison] = {}
-
-
-class Block(Struct, frozen=True):
-    """One test set and one kind of BLEU, and every row that was so scored on it."""
-
-    test: str
-    sha256: str
-    signature: str
-    lines: tuple[Line, ...]
-
-
-def rows_of(cards: Sequence[Card]) -> list[Row]:
-    """One row a card."""
-    return [Row(card.name, (card,)) for card in cards]
-
-
-def rows_by_recipe(cards: Sequence[Card]) -> list[Row]:
-    """Cards that differ in nothing but the seed make one row; of several cards of one model the fullest counts."""
-    groups: dict[bytes, dict[str, Card]] = {}
-    for card in cards:
-        group = groups.setdefault(_recipe(card), {})
-        same = group.get(card.weights_sha256, card)
-        group[card.weights_sha256] = max(same, card, key=lambda each: len(each.evaluations))
-    rows = [tuple(group.values()) for group in groups.values()]
-    return [Row(row[0].name, row) for row in rows]
-
-
-def _recipe(card: Card) -> bytes:
-    """What two cards share that differ in the seed alone: settings but train.seed, training text, sizes."""
-    unseeded = {name: value for name, value in card.config.get("train", {}).items() if name != "seed"}
-    config = card.config | {"train": unseeded}
-    training = card.training
-    digests = [file.sha256 for file in (*training.training.source, *training.training.target)] if training else []
-    return msgspec.json.encode([config, card.vocab_size, digests], order="sorted")
-
-
-class Scored(Struct, frozen=True):
-    """A card's scores on one test set."""
-
-    card: Card
-    evaluation: Evaluation
-
-
-def scored_alike(row: Row) -> dict[tuple[str, str, str], list[Scored]]:
-    """The scores of a row by `Evaluation.conditions`; a card that has a test set under two names counts once."""
-    found: dict[tuple[str, str, str], list[Scored]] = {}
-    for card in row.cards:
-        for evaluation in card.evaluations:
-            scored = found.setdefault(evaluation.conditions, [])
-            if not scored or scored[-1].card is not card:
-                scored.append(Scored(card, evaluation))
-    return found
-
-
-def blocks(rows: Sequence[Row]) -> list[Block]:
-    """Every test set and kind of BLEU, in the order in which the cards name them."""
-    kinds = {each.conditions[:2]: each.name for row in rows for card in row.cards for each in card.evaluations}
-    return [Block(name, *kind, tuple(_lines(kind, rows))) for kind, name in kinds.items()]
-
-
-def _lines(kind: tuple[str, str], rows: Sequence[Row]) -> Iterator[Line]:
-    first: dict[str, list[Scored]] = {}
-    for row in rows:
-        for (*this, search), scored in scored_alike(row).items():
-            if tuple(this) == kind:
-                yield _line(row, search, scored, first.setdefault(search, scored))
-
-
-def _line(row: Row, search: str, scored: Sequence[Scored], first: Sequence[Scored]) -> Line:
-    seeds = tuple(each.card.training.seed if each.card.training else None for each in scored)
-    figures = {name: cell([value(each.evaluation.report) for each in scored]) for name, value in FIGURES.items()}
-    cells = {name: figure for name, figure in figures.items() if figure}
-    compared = scored is not first and len(scored) == len(first) == 1
-    comparisons = compare(first[0].evaluation, scored[0].evaluation) if compared else {}
-    return Line(row.name, seeds, search, cells, comparisons)
-
-
-def cell(values: Sequence[float | None]) -> Cell | None:
-    """Mean and standard deviation; None where a value is missing."""
-    known = [value for value in values if value is not None]
-    if not known or len(known) < len(values):
-        return None
-    return Cell(statistics.fmean(known), statistics.stdev(known) if len(known) > 1 else None)
-
-
-def compare(baseline: Evaluation, system: Evaluation) -> dict[str, Comparison]:
-    """Paired bootstrap on what both cards counted in each sentence, under the same conditions."""
-    shared = [name for name in (BLEU, CHRF) if name in baseline.sentence_counts and name in system.sentence_counts]
-    return {
-        name: paired_bootstrap(
-            name, unpack(name, baseline.sentence_counts[name]), unpack(name, system.sentence_counts[name])
-        )
-        for name in shared
-    }
-
-
-FIGURES: dict[str, Callable[[Report], float | None]] = {
-    "BLEU": lambda report: report.bleu.value,
-    "chrF2": lambda report: report.chrf.value,
-    "TER": lambda report: report.ter.value,
-    "BLEU, paper's": lambda report: report.paper_bleu.value if report.paper_bleu else None,
-    "BLEU, lc tok": lambda report: report.lowercased_tokenised.value if report.lowercased_tokenised else None,
-    "perplexity": lambda report: report.perplexity.per_piece if report.perplexity else None,
-    "contrast, %": lambda report: None if report.contrastive_accuracy is None else 100 * report.contrastive_accuracy,
-}
-
-
-def side_by_side(rows: Sequence[Row], form: Form) -> str:
-    """Several rows as one table a test set, behind a table of how they were trained."""
-    sections = [Section("Training", _training_rows(rows)), *(_block_section(block) for block in blocks(rows))]
-    show = _markdown if form == "md" else _text
-    notes = (
-        "± behind a mean: the standard deviation over seeds. p: paired bootstrap against the first row that was "
-        "searched alike, 1,000 draws"
-    )
-    return "\n\n".join([*map(show, sections), notes])
-
-
-def _training_rows(rows: Sequence[Row]) -> Rows:
-    heading = ["card", "seed", "pair", "parameters", "steps", "s", "target tokens/s", "GPU-hours", "machine", "code"]
-    return [heading, *(_training_row(row) for row in rows)]
-
-
-def _training_row(row: Row) -> list[str]:
-    card, trainings = row.cards[0], [card.training for card in row.cards if card.training]
-    start = [row.name, _seeds(training.seed for training in trainings)]
-    start += [f"{card.source_language}→{card.target_language}", f"{card.parameters:,}"]
-    if not trainings:
-        return [*start, "", "", "", "", "", ""]
-    seconds, speeds = ([getattr(t, name) for t in trainings] for name in ("seconds", "tokens_per_second"))
-    hours = [t.gpu_hours for t in trainings if t.gpu_hours is not None]
-    return [
-        *start,
-        f"{statistics.fmean(t.steps for t in trainings):,.0f}",
-        f"{statistics.fmean(seconds):,.1f}",
-        f"{statistics.fmean(speeds):,.0f}",
-        f"{statistics.fmean(hours):.3f}" if hours else "",
-        machines(trainings[0]),
-        codes(trainings[0]),
-    ]
-
-
-def _seeds(seeds: Iterable[int | None]) -> str:
-    return ", ".join("?" if seed is None else str(seed) for seed in seeds)
-
-
-def _block_section(block: Block) -> Section:
-    names = [name for name in FIGURES if any(name in line.cells for line in block.lines)]
-    tested = [name for name in (BLEU, CHRF) if any(name in line.comparisons for line in block.lines)]
-    heading = ["card", "seed", "search", *names, *(f"Δ {name} (p)" for name in tested)]
-    rows = [heading]
-    for line in block.lines:
-        cells = [line.cells[name].show() if name in line.cells else "" for name in names]
-        deltas = [_delta(line.comparisons.get(name)) for name in tested]
-        rows.append([line.name, _seeds(line.seeds), line.search, *cells, *deltas])
-    return Section(f"{block.test} ({block.sha256[:8]}; {block.signature})", rows)
-
-
-def _delta(comparison: Comparison | None) -> str:
-    return "" if comparison is None else f"{comparison.difference:+.2f} ({comparison.p_value:.3f})"
-
-
-def to_builtins(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """The figures of `side_by_side`, for programs."""
-    compared: list[dict[str, Any]] = msgspec.to_builtins(blocks(rows))
-    return compared
-
-
 # ------------------------------------------------------------------------------------------------------- text, Markdown
 
 
-def _text(section: Section) -> str:
+def show_text(section: Section) -> str:
+    """A section as people read it on a terminal."""
     body = section.lines or plain_table([row for row in section.rows if any(row)])
     return "\n".join([section.title, *(f"  {line}" for line in body)])
 
 
-def _markdown(section: Section) -> str:
+def show_markdown(section: Section) -> str:
+    """A section as people read it in a repository."""
     body = [*markdown_table(section.rows)] if section.rows else ["```toml", *section.lines, "```"]
     return "\n".join([f"## {section.title}", "", *body])
 

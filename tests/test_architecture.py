@@ -128,7 +128,8 @@ ALLOWED: dict[str, set[str]] = {
     "provenance": {"counting"},
     "starts": {"provenance", "run_folder"},
     "card": {"errors", "config", "corpus", "evaluation", "provenance", "starts"},
-    "card_tables": {"card", "counting", "config", "evaluation", "significance", "starts"},
+    "card_tables": {"card", "counting", "config", "evaluation", "starts"},
+    "card_comparison": {"card", "card_tables", "evaluation", "significance"},
     "model_card": {
         "errors",
         "config",
@@ -178,6 +179,7 @@ WITHOUT_TORCH = DATA | {
     "starts",
     "card",
     "card_tables",
+    "card_comparison",
     "schedule",
 }
 

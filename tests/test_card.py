@@ -21,7 +21,8 @@ from safetensors.torch import save_file
 from heedful import __version__, provenance
 from heedful.api import evaluate_saved, train
 from heedful.card import Card, holding, load_card, text_file, write_card
-from heedful.card_tables import rows_by_recipe, rows_of, side_by_side, to_builtins, to_markdown
+from heedful.card_comparison import rows_by_recipe, rows_of, side_by_side, to_builtins, told_apart
+from heedful.card_tables import to_markdown
 from heedful.checkpoint import find_model, weights_digest
 from heedful.cli import commands
 from heedful.corpus import text_digest
@@ -587,6 +588,51 @@ def test_only_what_was_searched_alike_is_compared(scored: tuple[Path, Path]) -> 
     compared = {line["search"][:6]: bool(line["comparisons"]) for line in block["lines"] if line["name"] == "two"}
     assert compared == {"beam 1": False, "beam 4": True}
     assert "| card | seed | search | BLEU" in side_by_side(rows_of([one, two]), "md")
+
+
+def test_side_by_side_says_how_to_compare_what_was_searched_otherwise(scored: tuple[Path, Path]) -> None:
+    one, two = map(load_card, scored)
+    narrow = msgspec.structs.replace(two.evaluations[0], beam_size=1)
+    remedy = "with the same -b, --alpha and --precision"
+    assert remedy in side_by_side(rows_of([one, msgspec.structs.replace(two, evaluations=(narrow,))]), "text")
+    assert remedy not in side_by_side(rows_of([one, two]), "text")
+
+
+def test_side_by_side_names_the_settings_that_differ_and_no_others(run: Path) -> None:
+    card = load_card(run)
+    config = card.config | {"model": card.config["model"] | {"dropout": 0.7}}
+    config |= {"train": config["train"] | {"seed": 9}}
+    other = msgspec.structs.replace(card, name="other", config=config)
+    shown = side_by_side(rows_of([card, other]), "md").partition("## Settings that differ")[2].split("\n\n")[1]
+    assert shown.splitlines()[2:] == [f"| model.dropout | {card.config['model']['dropout']} | 0.7 |"]
+    assert "Settings that differ" not in side_by_side(rows_of([card, card]), "md")
+
+
+def test_side_by_side_tells_that_the_training_text_differs(run: Path) -> None:
+    card = load_card(run)
+    assert card.training is not None
+    (file,) = card.training.training.source
+    text = msgspec.structs.replace(card.training.training, source=(msgspec.structs.replace(file, sha256="f" * 64),))
+    other = msgspec.structs.replace(card, training=msgspec.structs.replace(card.training, training=text))
+    assert "| training text, SHA-256 |" in side_by_side(rows_of([card, other]), "md")
+
+
+def test_cards_of_one_name_and_seed_are_told_apart_by_where_they_lie(run: Path) -> None:
+    card = load_card(run)
+    assert card.training is not None
+    seeded = msgspec.structs.replace(card, training=msgspec.structs.replace(card.training, seed=9))
+    names = [each.name for each in told_apart([card, card, seeded], ["runs/a", "runs/b", "runs/c"])]
+    assert names == [f"{card.name} (runs/a)", f"{card.name} (runs/b)", card.name]
+    assert f"{card.name} ({run / 'model'})" in call("card", run, run / "model").stdout
+
+
+def test_the_card_says_how_tokens_were_counted_with_r_drop(run: Path) -> None:
+    card = load_card(run)
+    config = card.config | {"train": card.config["train"] | {"r_drop": 5.0}}
+    assert "R-Drop computes each sentence twice; both count" not in to_markdown(card)
+    assert "R-Drop computes each sentence twice; both count" in to_markdown(
+        msgspec.structs.replace(card, config=config)
+    )
 
 
 def test_scores_of_other_tokenizers_stand_in_other_tables(scored: tuple[Path, Path]) -> None:

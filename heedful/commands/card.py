@@ -17,14 +17,16 @@ from heedful.commands.options import FILE
 def card(cards: tuple[Path, ...], by_recipe: bool, form: str) -> None:
     """The reproduction card of a model; several side by side, with paired bootstrap against the first."""
     from heedful.card import load_card
-    from heedful.card_tables import rows_by_recipe, rows_of, side_by_side, to_builtins, to_markdown, to_text
+    from heedful.card_comparison import rows_by_recipe, rows_of, side_by_side, to_builtins, told_apart
+    from heedful.card_tables import to_markdown, to_text
 
     loaded = [load_card(path) for path in cards]
     if len(loaded) == 1:
         (one,) = loaded
         shown = {"text": to_text(one), "md": to_markdown(one), "json": one.to_json()}[form]
         return click.echo(shown.rstrip())
-    rows = rows_by_recipe(loaded) if by_recipe else rows_of(loaded)
+    named = told_apart(loaded, [str(path) for path in cards])
+    rows = rows_by_recipe(named) if by_recipe else rows_of(named)
     if form == "json":
         return click.echo(json.dumps(to_builtins(rows), indent=1, ensure_ascii=False))
     click.echo(side_by_side(rows, "md" if form == "md" else "text"))

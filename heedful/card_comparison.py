@@ -1,0 +1,258 @@
+"""Cards side by side: what they differ in, and which is better on the test sets that they share (paired bootstrap).
+
+It knows cards and figures; how a single card is shown, and a table written, is `card_tables.py`'s.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from heedful.card import Card, Evaluation
+from heedful.card_tables import Rows, Section, codes, machines, show_markdown, show_text
+from heedful.evaluation import Report
+from heedful.significance import BLEU, CHRF, Comparison, paired_bootstrap, unpack
+
+Form: TypeAlias = Literal["text", "md"]
+
+
+class Row(Struct, frozen=True):
+    """Cards that stand together in one row: one, or those of several seeds."""
+
+    name: str
+    cards: tuple[Card, ...]
+
+
+class Cell(Struct, frozen=True):
+    """A figure of a row: the mean over its cards, and their standard deviation where there are several."""
+
+    mean: float
+    spread: float | None = None
+
+    def show(self, digits: int = 2) -> str:
+        """`41.23` or `41.23 ± 0.20`."""
+        spread = "" if self.spread is None else f" ± {self.spread:.{digits}f}"
+        return f"{self.mean:.{digits}f}{spread}"
+
+
+class Line(Struct, frozen=True):
+    """A row's figures on one test set, searched in one way; seeds are those of the cards that have such figures.
+
+    The comparisons are with the first row that was searched alike, by paired bootstrap.
+    """
+
+    name: str
+    seeds: tuple[int | None, ...]
+    search: str
+    cells: dict[str, Cell]
+    comparisons: dict[str, Comparison] = {}
+
+
+class Block(Struct, frozen=True):
+    """One test set and one kind of BLEU, and every row that was so scored on it."""
+
+    test: str
+    sha256: str
+    signature: str
+    lines: tuple[Line, ...]
+
+
+def told_apart(cards: Sequence[Card], places: Sequence[str]) -> list[Card]:
+    """Cards of one name and one seed, as runs of one recipe with other settings are, named by where they lie too."""
+    keys = [(card.name, card.training and card.training.seed) for card in cards]
+    return [
+        msgspec.structs.replace(card, name=f"{card.name} ({place})") if keys.count(key) > 1 else card
+        for card, place, key in zip(cards, places, keys, strict=True)
+    ]
+
+
+def rows_of(cards: Sequence[Card]) -> list[Row]:
+    """One row a card."""
+    return [Row(card.name, (card,)) for card in cards]
+
+
+def rows_by_recipe(cards: Sequence[Card]) -> list[Row]:
+    """Cards that differ in nothing but the seed make one row; of several cards of one model the fullest counts."""
+    groups: dict[bytes, dict[str, Card]] = {}
+    for card in cards:
+        group = groups.setdefault(_recipe(card), {})
+        same = group.get(card.weights_sha256, card)
+        group[card.weights_sha256] = max(same, card, key=lambda each: len(each.evaluations))
+    rows = [tuple(group.values()) for group in groups.values()]
+    return [Row(row[0].name, row) for row in rows]
+
+
+def _recipe(card: Card) -> bytes:
+    """What two cards share that differ in the seed alone: settings but train.seed, training text, sizes."""
+    unseeded = {name: value for name, value in card.config.get("train", {}).items() if name != "seed"}
+    config = card.config | {"train": unseeded}
+    training = card.training
+    digests = [file.sha256 for file in (*training.training.source, *training.training.target)] if training else []
+    return msgspec.json.encode([config, card.vocab_size, digests], order="sorted")
+
+
+class Scored(Struct, frozen=True):
+    """A card's scores on one test set."""
+
+    card: Card
+    evaluation: Evaluation
+
+
+def scored_alike(row: Row) -> dict[tuple[str, str, str], list[Scored]]:
+    """The scores of a row by `Evaluation.conditions`; a card that has a test set under two names counts once."""
+    found: dict[tuple[str, str, str], list[Scored]] = {}
+    for card in row.cards:
+        for evaluation in card.evaluations:
+            scored = found.setdefault(evaluation.conditions, [])
+            if not scored or scored[-1].card is not card:
+                scored.append(Scored(card, evaluation))
+    return found
+
+
+def blocks(rows: Sequence[Row]) -> list[Block]:
+    """Every test set and kind of BLEU, in the order in which the cards name them."""
+    kinds = {each.conditions[:2]: each.name for row in rows for card in row.cards for each in card.evaluations}
+    return [Block(name, *kind, tuple(_lines(kind, rows))) for kind, name in kinds.items()]
+
+
+def _lines(kind: tuple[str, str], rows: Sequence[Row]) -> Iterator[Line]:
+    first: dict[str, list[Scored]] = {}
+    for row in rows:
+        for (*this, search), scored in scored_alike(row).items():
+            if tuple(this) == kind:
+                yield _line(row, search, scored, first.setdefault(search, scored))
+
+
+def _line(row: Row, search: str, scored: Sequence[Scored], first: Sequence[Scored]) -> Line:
+    seeds = tuple(each.card.training.seed if each.card.training else None for each in scored)
+    figures = {name: cell([value(each.evaluation.report) for each in scored]) for name, value in FIGURES.items()}
+    cells = {name: figure for name, figure in figures.items() if figure}
+    compared = scored is not first and len(scored) == len(first) == 1
+    comparisons = compare(first[0].evaluation, scored[0].evaluation) if compared else {}
+    return Line(row.name, seeds, search, cells, comparisons)
+
+
+def cell(values: Sequence[float | None]) -> Cell | None:
+    """Mean and standard deviation; None where a value is missing."""
+    known = [value for value in values if value is not None]
+    if not known or len(known) < len(values):
+        return None
+    return Cell(statistics.fmean(known), statistics.stdev(known) if len(known) > 1 else None)
+
+
+def compare(baseline: Evaluation, system: Evaluation) -> dict[str, Comparison]:
+    """Paired bootstrap on what both cards counted in each sentence, under the same conditions."""
+    shared = [name for name in (BLEU, CHRF) if name in baseline.sentence_counts and name in system.sentence_counts]
+    return {
+        name: paired_bootstrap(
+            name, unpack(name, baseline.sentence_counts[name]), unpack(name, system.sentence_counts[name])
+        )
+        for name in shared
+    }
+
+
+FIGURES: dict[str, Callable[[Report], float | None]] = {
+    "BLEU": lambda report: report.bleu.value,
+    "chrF2": lambda report: report.chrf.value,
+    "TER": lambda report: report.ter.value,
+    "BLEU, paper's": lambda report: report.paper_bleu.value if report.paper_bleu else None,
+    "BLEU, lc tok": lambda report: report.lowercased_tokenised.value if report.lowercased_tokenised else None,
+    "perplexity": lambda report: report.perplexity.per_piece if report.perplexity else None,
+    "contrast, %": lambda report: None if report.contrastive_accuracy is None else 100 * report.contrastive_accuracy,
+}
+
+
+def side_by_side(rows: Sequence[Row], form: Form) -> str:
+    """Several rows as one table a test set, behind tables of how they were trained and what they differ in."""
+    settings, tests = _setting_rows(rows), blocks(rows)
+    sections = [Section("Training", _training_rows(rows))]
+    sections += [Section("Settings that differ", settings)] if len(settings) > 1 else []
+    sections += [_block_section(block) for block in tests]
+    show = show_markdown if form == "md" else show_text
+    return "\n\n".join([*map(show, sections), _notes(tests)])
+
+
+def _notes(tests: Sequence[Block]) -> str:
+    notes = (
+        "± behind a mean: the standard deviation over seeds. p: paired bootstrap against the first row that was "
+        "searched alike, 1,000 draws"
+    )
+    unlike = any(len({line.search for line in block.lines}) > 1 for block in tests)
+    return notes + ("; for others evaluate again, with the same -b, --alpha and --precision" if unlike else "")
+
+
+def _setting_rows(rows: Sequence[Row]) -> Rows:
+    """A line for each setting in which the rows differ; the seed has a column of its own."""
+    found = [_settings(row.cards[0]) for row in rows]
+    names = [name for name in dict.fromkeys(name for each in found for name in each) if name != "train.seed"]
+    unlike = [name for name in names if len({each.get(name, "") for each in found}) > 1]
+    return [
+        ["setting", *(row.name for row in rows)],
+        *([name, *(each.get(name, "") for each in found)] for name in unlike),
+    ]
+
+
+def _settings(card: Card) -> dict[str, str]:
+    """The settings of a card, and its training text in short."""
+    settings = {
+        f"{section}.{name}": " ".join(value) if isinstance(value, list) else str(value)
+        for section, fields in card.config.items()
+        for name, value in fields.items()
+    }
+    text = card.training.training if card.training else None
+    digests = [(file.sha256 or "?")[:8] for file in (*text.source, *text.target)] if text else []
+    return settings | {"training text, SHA-256": " ".join(digests)}
+
+
+def _training_rows(rows: Sequence[Row]) -> Rows:
+    heading = ["card", "seed", "pair", "parameters", "steps", "s", "target tokens/s", "GPU-hours", "machine", "code"]
+    return [heading, *(_training_row(row) for row in rows)]
+
+
+def _training_row(row: Row) -> list[str]:
+    card, trainings = row.cards[0], [card.training for card in row.cards if card.training]
+    start = [row.name, _seeds(training.seed for training in trainings)]
+    start += [f"{card.source_language}→{card.target_language}", f"{card.parameters:,}"]
+    if not trainings:
+        return [*start, "", "", "", "", "", ""]
+    seconds, speeds = ([getattr(t, name) for t in trainings] for name in ("seconds", "tokens_per_second"))
+    hours = [t.gpu_hours for t in trainings if t.gpu_hours is not None]
+    return [
+        *start,
+        f"{statistics.fmean(t.steps for t in trainings):,.0f}",
+        f"{statistics.fmean(seconds):,.1f}",
+        f"{statistics.fmean(speeds):,.0f}",
+        f"{statistics.fmean(hours):.3f}" if hours else "",
+        machines(trainings[0]),
+        codes(trainings[0]),
+    ]
+
+
+def _seeds(seeds: Iterable[int | None]) -> str:
+    return ", ".join("?" if seed is None else str(seed) for seed in seeds)
+
+
+def _block_section(block: Block) -> Section:
+    names = [name for name in FIGURES if any(name in line.cells for line in block.lines)]
+    tested = [name for name in (BLEU, CHRF) if any(name in line.comparisons for line in block.lines)]
+    heading = ["card", "seed", "search", *names, *(f"Δ {name} (p)" for name in tested)]
+    rows = [heading]
+    for line in block.lines:
+        cells = [line.cells[name].show() if name in line.cells else "" for name in names]
+        deltas = [_delta(line.comparisons.get(name)) for name in tested]
+        rows.append([line.name, _seeds(line.seeds), line.search, *cells, *deltas])
+    return Section(f"{block.test} ({block.sha256[:8]}; {block.signature})", rows)
+
+
+def _delta(comparison: Comparison | None) -> str:
+    return "" if comparison is None else f"{comparison.difference:+.2f} ({comparison.p_value:.3f})"
+
+
+def to_builtins(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """The figures of `side_by_side`, for programs."""
+    compared: list[dict[str, Any]] = msgspec.to_builtins(blocks(rows))
+    return compared
