@@ -31,6 +31,7 @@ from heedful.scores import (
     bleu,
     choose_tokenizer,
     chrf,
+    language_of_letters,
     ter,
 )
 
@@ -205,7 +206,7 @@ def _report(hypotheses: Sequence[str], references: References, language: str) ->
             if has_tokenised_bleu(language)
             else None
         ),
-        notes=tuple(_notes(hypotheses, references)),
+        notes=(*_notes(hypotheses, references), *_tokenizer_notes(tokenizer, references[0])),
     )
 
 
@@ -224,6 +225,15 @@ def _notes(hypotheses: Sequence[str], references: References) -> list[str]:
     if total > MAX_RESAMPLED_LINES:
         notes.append(f"no intervals: {total} lines are more than the {MAX_RESAMPLED_LINES} that fit in memory")
     return notes
+
+
+def _tokenizer_notes(tokenizer: TokenizerChoice, reference: Sequence[str]) -> list[str]:
+    """Files without a name that says so, and names such as .kr, leave Korean to 13a."""
+    language = language_of_letters(reference) if tokenizer.name == "13a" else ""
+    if not language:
+        return []
+    option = f"--language {language} takes {choose_tokenizer(language).name}"
+    return [f"the references are in the letters of {language}, which 13a does not suit; {option}"]
 
 
 def _count(lines: Sequence[str], holds: Callable[[str], bool]) -> int:

@@ -7,6 +7,8 @@ many references as hypotheses.
 
 from __future__ import annotations
 
+import unicodedata
+from collections import Counter
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from typing import Any, TypeAlias
@@ -22,6 +24,16 @@ MAX_RESAMPLED_LINES = 10_000
 
 NO_SPACES = {"th": "Thai", "lo": "Lao", "km": "Khmer", "my": "Burmese"}
 IDEOGRAPHIC = ("zh", "ja")
+# How Unicode's names of the letters begin, of the languages that 13a does not suit; Japanese has Chinese ones too.
+LETTERS = {
+    "ko": ("HANGUL",),
+    "ja": ("HIRAGANA", "KATAKANA"),
+    "zh": ("CJK",),
+    "th": ("THAI",),
+    "lo": ("LAO",),
+    "km": ("KHMER",),
+    "my": ("MYANMAR",),
+}
 
 
 class Interval(Struct, frozen=True):
@@ -86,6 +98,16 @@ def _mecab(
     if all(importable(module) for module in modules):
         return TokenizerChoice(name, f"{language} words are more than what stands between spaces")
     return TokenizerChoice("char", f"{name} suits {language} better and is not installed: pip install '{package}'")
+
+
+def language_of_letters(lines: Sequence[str]) -> str:
+    """The one of those languages whose letters are a quarter of a text's or more; empty: none is."""
+    letters = Counter(letter for line in lines for letter in line if letter.isalpha())
+    scripts = Counter[str]()
+    for letter, count in letters.items():
+        scripts[unicodedata.name(letter, "").partition(" ")[0]] += count
+    shares = {language: sum(scripts[script] for script in names) for language, names in LETTERS.items()}
+    return next((language for language, count in shares.items() if count and 4 * count >= letters.total()), "")
 
 
 def bleu(hypotheses: Sequence[str], references: References, *, tokenizer: str = "13a", num_resamples: int = 0) -> Bleu:

@@ -626,6 +626,14 @@ def test_cards_of_one_name_and_seed_are_told_apart_by_where_they_lie(run: Path) 
     assert f"{card.name} ({run / 'model'})" in call("card", run, run / "model").stdout
 
 
+def test_the_card_repeats_the_notes_of_its_report(scored: tuple[Path, Path]) -> None:
+    card = load_card(scored[0])
+    (evaluation,) = card.evaluations
+    report = msgspec.structs.replace(evaluation.report, notes=("3 of 4 hypotheses are empty",))
+    noted = msgspec.structs.replace(card, evaluations=(msgspec.structs.replace(evaluation, report=report),))
+    assert "| note |  |  | 3 of 4 hypotheses are empty |" in to_markdown(noted)
+
+
 def test_the_card_says_how_tokens_were_counted_with_r_drop(run: Path) -> None:
     card = load_card(run)
     config = card.config | {"train": card.config["train"] | {"r_drop": 5.0}}

@@ -27,7 +27,7 @@ from heedful.evaluation import (
     validation_bleu,
 )
 from heedful.paper_bleu import lowercase_and_tokenise, paper_bleu, split_compounds
-from heedful.scores import bleu, choose_tokenizer, chrf, multi_bleu, ter
+from heedful.scores import bleu, choose_tokenizer, chrf, language_of_letters, multi_bleu, ter
 
 GERMAN = [
     "Der Hund schläft auf dem roten Sofa im Wohnzimmer.",
@@ -86,6 +86,31 @@ def test_korean_is_scored_by_characters_where_mecab_is_missing(monkeypatch: pyte
     report = evaluate(["고양이가 앉았다."], [["고양이가 앉았다."]], language="ko")
     assert "tok:char" in report.bleu.signature
     assert "pip install 'heedful[ko]'" in report.to_text()
+
+
+@pytest.mark.parametrize(
+    ("line", "language"),
+    [
+        ("고양이가 매트 위에 앉았다.", "ko"),
+        ("ASP.NET Core 앱을 게시합니다", "ko"),
+        ("猫がマットの上に座った。", "ja"),
+        ("猫坐在垫子上。", "zh"),
+        ("แมวนั่งบนเสื่อ", "th"),
+        ("The cat sat on the mat.", ""),
+        ("Das Wort 고양이 heißt Katze, und 강아지 heißt Welpe.", ""),
+        ("Кошка сидела на коврике.", ""),
+        ("1, 2, 3 …", ""),
+    ],
+)
+def test_letters_tell_the_languages_that_13a_does_not_suit(line: str, language: str) -> None:
+    assert language_of_letters([line, ""]) == language
+
+
+@pytest.mark.parametrize("language", ["", "kr"])
+def test_korean_that_is_not_named_so_is_not_scored_by_13a_in_silence(language: str) -> None:
+    korean = ["고양이가 매트 위에 앉았다."]
+    assert "--language ko takes" in evaluate(korean, [korean], language=language).to_text()
+    assert evaluate(korean, [korean], language="ko").notes == ()
 
 
 def test_chinese_edit_rate_counts_characters() -> None:
