@@ -53,12 +53,12 @@ class Words(Struct, frozen=True, kw_only=True):
 
 READMES = {
     "README.md": Words(
-        heading=("recipe", "test set", "heedful", "others", "trained in"), not_run="not run by us", seeds="seeds"
+        heading=("recipe", "test set", "heedful", "others", "trained in"), not_run="not run by us", seeds="{} seeds"
     ),
     "README.ko.md": Words(
         heading=("레시피", "시험 집합", "heedful", "다른 시스템", "학습 시간"),
         not_run="아직 돌려 보지 않음",
-        seeds="개 시드",
+        seeds="시드 {}개",
     ),
 }
 
@@ -121,7 +121,7 @@ def _readme_line(row: Row, evaluations: Sequence[Evaluation], peers: Sequence[Pe
     names = [name for name in METRICS if name in IN_README or name in {peer.metric for peer in peers}]
     figures = [f"{_metric(name, evaluations)} **{value}**" for name in names if (value := figure(name, evaluations))]
     card = row.cards[0]
-    remarks = [f"{len(evaluations)} {words.seeds}"] if len(evaluations) > 1 else []
+    remarks = [words.seeds.format(len(evaluations))] if len(evaluations) > 1 else []
     remarks += [_searched(card, evaluations[0])] if peers else []
     return [
         f"`{row.name}`",
