@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from heedful.card import Card, Evaluation
 from heedful.card_tables import Rows, Section, codes, machines, show_markdown, show_text
+from heedful.config import Config, Layer, to_layer
 from heedful.evaluation import Report
 from heedful.significance import BLEU, CHRF, Comparison, paired_bootstrap, unpack
 
@@ -88,11 +89,17 @@ def rows_by_recipe(cards: Sequence[Card]) -> list[Row]:
 
 def _recipe(card: Card) -> bytes:
     """What two cards share that differ in the seed alone: settings but train.seed, training text, sizes."""
-    unseeded = {name: value for name, value in card.config.get("train", {}).items() if name != "seed"}
-    config = card.config | {"train": unseeded}
+    config = _resolved(card)
+    config["train"].pop("seed", None)
     training = card.training
     digests = [file.sha256 for file in (*training.training.source, *training.training.target)] if training else []
     return msgspec.json.encode([config, card.vocab_size, digests], order="sorted")
+
+
+def _resolved(card: Card) -> Layer:
+    """The settings of a card. One that it does not name came later: it is at its default, as new ones are off by it."""
+    config, defaults = card.config, to_layer(Config())
+    return {section: defaults.get(section, {}) | config.get(section, {}) for section in defaults | config}
 
 
 class Scored(Struct, frozen=True):
@@ -200,7 +207,7 @@ def _settings(card: Card) -> dict[str, str]:
     """The settings of a card, and its training text in short."""
     settings = {
         f"{section}.{name}": " ".join(value) if isinstance(value, list) else str(value)
-        for section, fields in card.config.items()
+        for section, fields in _resolved(card).items()
         for name, value in fields.items()
     }
     text = card.training.training if card.training else None

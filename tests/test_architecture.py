@@ -129,7 +129,7 @@ ALLOWED: dict[str, set[str]] = {
     "starts": {"provenance", "run_folder"},
     "card": {"errors", "config", "corpus", "evaluation", "provenance", "starts"},
     "card_tables": {"card", "counting", "config", "evaluation", "starts"},
-    "card_comparison": {"card", "card_tables", "evaluation", "significance"},
+    "card_comparison": {"card", "card_tables", "config", "evaluation", "significance"},
     "model_card": {
         "errors",
         "config",

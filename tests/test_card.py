@@ -608,6 +608,17 @@ def test_side_by_side_names_the_settings_that_differ_and_no_others(run: Path) ->
     assert "Settings that differ" not in side_by_side(rows_of([card, card]), "md")
 
 
+def test_a_card_from_before_a_setting_is_of_the_same_recipe(run: Path) -> None:
+    card = load_card(run)
+    older = {name: value for name, value in card.config["train"].items() if name != "r_drop"}
+    old = msgspec.structs.replace(card, weights_sha256="older", config=card.config | {"train": older})
+    assert len(rows_by_recipe([card, old])) == 1
+    assert "train.r_drop" not in side_by_side(rows_of([card, old]), "md")
+    newer = card.config | {"train": card.config["train"] | {"r_drop": 5.0}}
+    shown = side_by_side(rows_of([old, msgspec.structs.replace(card, config=newer)]), "md")
+    assert "| train.r_drop | 0.0 | 5.0 |" in shown
+
+
 def test_side_by_side_tells_that_the_training_text_differs(run: Path) -> None:
     card = load_card(run)
     assert card.training is not None
