@@ -78,7 +78,7 @@ def run_torchrun(num_processes: int, arguments: Sequence[str], *, say: Callable[
                 say(f"a process died; all are started again ({attempt} of at most {MAX_RESTARTS} times)")
             environment = threads | os.environ | {ERROR_FILE: str(error)}
             child = subprocess.Popen([sys.executable, *launch, *without_nproc(arguments)], env=environment)
-            code = _wait(child, interruption)
+            code = wait_for(child, interruption)
             if code == 0 or interruption.requested() or error.exists():
                 break
         known = int(error.read_text()) if error.exists() else code
@@ -91,7 +91,9 @@ def note_error(code: int) -> None:
         Path(path).write_text(str(code))
 
 
-def _wait(child: subprocess.Popen[bytes], interruption: Interruption) -> int:
+def wait_for(child: subprocess.Popen[bytes], interruption: Interruption) -> int:
+    """The exit code of a process that a signal ends as it ends this one: after a checkpoint, where it trains."""
+    interruption.requested()  # from now on a signal is no end of this process
     passed_on = False
     while True:
         try:

@@ -19,7 +19,9 @@ from pathlib import Path
 from typing import NoReturn
 
 from heedful.card import load_card
+from heedful.corpus import read_pairs
 from heedful.errors import HeedfulError
+from heedful.interruption import Interruption, wait_for
 
 HERE = Path(__file__).parent
 TESTS = {  # of the recipes whose names begin so: the first that fits
@@ -85,25 +87,39 @@ def find(folder: Path, name: str) -> str:
     refuse(f"{folder / name}: not there, nor as .xz or .gz; --data names the folder that holds it")
 
 
+def find_test(folder: Path, name: str, recipe: str) -> tuple[str, str]:
+    """The files of a test set, read once: what is wrong with it is said before training, not after."""
+    source, target = (find(folder, f"{name}.{language}") for language in languages(recipe))
+    try:
+        pairs = list(read_pairs([Path(source)], [Path(target)]))
+    except HeedfulError as error:
+        refuse(str(error))
+    if not any(pair.source.strip() for pair in pairs):
+        refuse(f"{source}: holds no text to translate")
+    return source, target
+
+
 def heedful(*arguments: str) -> None:
-    """A heedful command; its failure ends this one."""
-    done = subprocess.run([sys.executable, "-m", "heedful", *arguments], check=False)
-    if done.returncode:
-        sys.exit(done.returncode)
+    """A heedful command; its failure ends this one, and so does a signal, once the command has saved its work."""
+    with Interruption() as interruption:
+        code = wait_for(subprocess.Popen([sys.executable, "-m", "heedful", *arguments]), interruption)
+    if interruption.signal or code:
+        sys.exit(interruption.exit_code if interruption.signal else code)
 
 
 def run(recipe: str, data: Path, output: Path, seed: int, device: str) -> Path:
-    """Train and score with one seed; the card. No training begins before all files are there."""
+    """Train and score with one seed; the card. No training begins before all files are there, and the tests whole."""
     (source, target), valid, test_sets = languages(recipe), validation(recipe), tests(recipe)
     files = {"-s": f"train.{source}", "-t": f"train.{target}"}
     files |= {"--valid-source": f"{valid}.{source}", "--valid-target": f"{valid}.{target}"}
     named = [part for flag, name in files.items() for part in (flag, find(data, name))]
-    pairs = [("-s", find(data, f"{name}.{source}"), "-r", find(data, f"{name}.{target}")) for name in test_sets]
+    pairs = [find_test(data, name, recipe) for name in test_sets]
     folder = output / f"{recipe}-{seed}"
     how = ("--set", f"train.seed={seed}", "--device", device)
     heedful("train", str(HERE / f"{recipe}.toml"), *named, "-o", str(folder), *how)
-    for pair in pairs:
-        heedful("evaluate", "-m", str(folder), *pair, *contrast(recipe, data), "--device", device)
+    for lines, references in pairs:
+        scored = ("-s", lines, "-r", references, *contrast(recipe, data))
+        heedful("evaluate", "-m", str(folder), *scored, "--device", device)
     return folder / "model" / "card.json"
 
 
@@ -115,6 +131,7 @@ def publish(cards: Sequence[Path], results: Path, *, force: bool) -> None:
             refuse(f"{place}: is the card of other weights; --force replaces it by {card}")
     for card, place in places.items():
         shutil.copyfile(card, place)
+    print("`make tables` puts them into the tables of README.md and docs/results.md")
 
 
 def is_of_same_weights(card: Path, published: Path) -> bool:

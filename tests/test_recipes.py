@@ -1,5 +1,9 @@
 """Every recipe that we ship is valid, and the paper's are the paper's."""
 
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -86,6 +90,64 @@ def test_a_test_set_that_is_not_there_is_missed_before_training(
         run.run("multi30k-en-de", tmp_path, tmp_path / "runs", seed=1, device="cpu")
     assert left.value.code == 2
     assert "test_2017_flickr.en: not there" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("references", "problem"),
+    [("a\nb\n", "has 1 line but"), ("", "has 1 line but"), (None, "holds no text to translate")],
+    ids=["uneven", "empty references", "nothing to translate"],
+)
+def test_a_test_set_that_cannot_be_scored_is_told_before_training(
+    references: str | None,
+    problem: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for name in ("train", "valid", "test"):
+        for language in ("en", "de"):
+            (tmp_path / f"{name}.{language}").write_text("a\n", encoding="utf-8")
+    (tmp_path / "test.de").write_text("\n" if references is None else references, encoding="utf-8")
+    if references is None:
+        (tmp_path / "test.en").write_text("\n", encoding="utf-8")
+    monkeypatch.setattr(run, "heedful", lambda *arguments: pytest.fail(f"{arguments} was run"))
+    with pytest.raises(SystemExit) as left:
+        run.run("built-in-en-de", tmp_path, tmp_path / "runs", seed=1, device="cpu")
+    said = capsys.readouterr().err
+    assert left.value.code == 2
+    assert problem in said
+    assert said.count("\n") == 1
+
+
+SAVES_WHEN_TOLD = """
+import signal, sys, time
+def save(*_):
+    time.sleep(0.5)
+    print("saved", flush=True)
+    sys.exit(130)
+signal.signal(signal.SIGINT, save)
+print("begun", flush=True)
+time.sleep(60)
+"""
+
+
+def test_ctrl_c_waits_until_the_command_has_saved_its_work(tmp_path: Path) -> None:
+    package = tmp_path / "heedful.py"
+    package.write_text(SAVES_WHEN_TOLD)
+    starter = f"import os; from recipes import run; os.chdir({str(tmp_path)!r}); os.environ.pop('PYTHONPATH', None)"
+    started = subprocess.Popen(
+        [sys.executable, "-c", f"{starter}; run.heedful('train')"],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert started.stdout is not None
+    assert started.stdout.readline() == "begun\n"
+    os.killpg(started.pid, signal.SIGINT)  # as a terminal does
+    out, problems = started.communicate(timeout=60)
+    assert (out, problems, started.returncode) == ("saved\n", "", 130)
 
 
 def test_a_recipe_that_is_not_there_is_one_line(
