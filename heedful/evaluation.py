@@ -58,7 +58,7 @@ class Report(Struct, frozen=True, kw_only=True):
     bleu: Bleu
     chrf: Score
     ter: Score
-    paper_bleu: Bleu | None = None  # German alone
+    paper_bleu: Bleu | None = None  # German and French
     lowercased_tokenised: Bleu | None = None  # where words stand between spaces
     perplexity: Perplexity | None = None
     contrastive_accuracy: float | None = None  # a share: 1.0 is every pair right
@@ -200,7 +200,11 @@ def _report(hypotheses: Sequence[str], references: References, language: str) ->
         bleu=bleu(hypotheses, references, tokenizer=tokenizer.name, num_resamples=num),
         chrf=chrf(hypotheses, references, num_resamples=num),
         ter=ter(hypotheses, references, language=language, num_resamples=num),
-        paper_bleu=paper_bleu(hypotheses, references, num_resamples=num) if has_paper_bleu(language) else None,
+        paper_bleu=(
+            paper_bleu(hypotheses, references, language=language, num_resamples=num)
+            if has_paper_bleu(language)
+            else None
+        ),
         lowercased_tokenised=(
             lowercased_tokenised_bleu(hypotheses, references, language=language, num_resamples=num)
             if has_tokenised_bleu(language)

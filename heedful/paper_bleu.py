@@ -14,6 +14,8 @@ newstest2014. This module knows strings alone: no files, no models.
 3. words joined by a hyphen are split, `Nord-Süd` → `Nord ##AT##-##AT## Süd`, so that one compound counts as three;
 4. `multi-bleu.perl`: cased, no smoothing.
 
+For French the paper names no script; here steps 2 and 4 are taken, which is what is called tokenised BLEU.
+
 **The Multi30k papers'** is that of the data set's `task1-tokenize.sh`: lower case, `normalize-punctuation.perl`,
 `tokenizer.perl`, then BLEU.
 """
@@ -21,7 +23,7 @@ newstest2014. This module knows strings alone: no files, no models.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from importlib.metadata import version
 from typing import Any
@@ -35,8 +37,8 @@ MOSES = f"sacremoses:{version('sacremoses')}"
 
 
 def has_paper_bleu(language: str) -> bool:
-    """The paper split compounds for German; French was scored without that (and nothing is known of others)."""
-    return base_language(language) == "de"
+    """The paper translates into German and French."""
+    return base_language(language) in _PAPERS_BLEU
 
 
 def has_tokenised_bleu(language: str) -> bool:
@@ -44,13 +46,14 @@ def has_tokenised_bleu(language: str) -> bool:
     return base_language(language) not in ("", "ko", *IDEOGRAPHIC)
 
 
-def paper_bleu(hypotheses: Sequence[str], references: References, *, num_resamples: int = 0) -> Bleu:
-    """The paper's BLEU for German: tokenised, cased, compounds split."""
+def paper_bleu(hypotheses: Sequence[str], references: References, *, language: str, num_resamples: int = 0) -> Bleu:
+    """The paper's BLEU: tokenised and cased; compounds are split in German."""
+    name, description, cut = _PAPERS_BLEU[base_language(language)]
     return multi_bleu(
-        [split_compounds(line) for line in hypotheses],
-        [[split_compounds(line) for line in lines] for lines in references],
-        name="BLEU, tokenised, compounds split (the paper's)",
-        description=f"get_ende_bleu|quotes:ascii|moses:de|{MOSES}|compounds:##AT##",
+        [cut(line) for line in hypotheses],
+        [[cut(line) for line in lines] for lines in references],
+        name=name,
+        description=description,
         num_resamples=num_resamples,
     )
 
@@ -85,6 +88,16 @@ def lowercase_and_tokenise(line: str, *, language: str) -> str:
 def _tokenise(line: str, language: str) -> str:
     tokenised: str = _tokenizer(language).tokenize(line, return_str=True, escape=True)
     return tokenised
+
+
+_PAPERS_BLEU: dict[str, tuple[str, str, Callable[[str], str]]] = {
+    "de": (
+        "BLEU, tokenised, compounds split (the paper's)",
+        f"get_ende_bleu|quotes:ascii|moses:de|{MOSES}|compounds:##AT##",
+        split_compounds,
+    ),
+    "fr": ("BLEU, tokenised (the paper's)", f"multi-bleu|moses:fr|{MOSES}", partial(_tokenise, language="fr")),
+}
 
 
 @lru_cache

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections import Counter
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -196,7 +197,7 @@ PAIRS = st.lists(st.tuples(WORDS, WORDS), min_size=1, max_size=6)
 @given(PAIRS, st.randoms(use_true_random=False))
 def test_the_order_of_the_lines_changes_nothing(pairs: list[tuple[str, str]], randomness: random.Random) -> None:
     shuffled = randomness.sample(pairs, len(pairs))
-    for metric in (bleu, chrf, ter, paper_bleu):
+    for metric in (bleu, chrf, ter, partial(paper_bleu, language="de"), partial(paper_bleu, language="fr")):
         scores = [metric([h for h, _ in some], [[r for _, r in some]]).value for some in (pairs, shuffled)]
         assert scores[0] == pytest.approx(scores[1])
 
@@ -290,10 +291,20 @@ def test_the_papers_bleu_counts_a_compound_as_three_words_and_knows_no_curly_quo
     assert report.bleu.value < 100
 
 
-def test_the_papers_bleu_is_for_german_alone_and_never_called_sacrebleu() -> None:
-    german, french = (evaluate(TRANSLATED, [GERMAN], language=language) for language in ("de", "fr"))
-    assert french.paper_bleu is None
-    assert french.lowercased_tokenised is not None
+def test_the_papers_bleu_splits_no_compound_in_french() -> None:
+    report = evaluate(["L'arc-en-ciel est beau."], [["L'arc-en-ciel est beau."]], language="fr-FR")
+    assert report.paper_bleu is not None
+    assert report.paper_bleu.reference_length == len(["L'", "arc-en-ciel", "est", "beau", "."])
+    assert report.paper_bleu.name == "BLEU, tokenised (the paper's)"
+    lowered = evaluate(["l'arc-en-ciel est beau."], [["L'arc-en-ciel est beau."]], language="fr").paper_bleu
+    assert lowered is not None
+    assert lowered.value < report.paper_bleu.value == pytest.approx(100)
+
+
+def test_the_papers_bleu_is_for_its_languages_alone_and_never_called_sacrebleu() -> None:
+    german, spanish = (evaluate(TRANSLATED, [GERMAN], language=language) for language in ("de", "es"))
+    assert spanish.paper_bleu is None
+    assert spanish.lowercased_tokenised is not None
     assert german.paper_bleu is not None
     assert german.lowercased_tokenised is not None
     assert german.paper_bleu.name != german.bleu.name
