@@ -11,10 +11,10 @@ import numpy.typing as npt
 from heedful.checkpoint import checkpoint_steps
 from heedful.config import Config
 from heedful.counting import counted
+from heedful.languages import has_spaces
 from heedful.shards import Shards, Side
 from heedful.sizes import num_parameters
 from heedful.tokenizer import Tokenizer
-from heedful.translation import WITHOUT_SPACES
 
 PIECES_PER_WORD = 3.0  # so many or more: the vocabulary was learned from other text, or is too small
 BYTE_SHARE = 0.01  # of all tokens
@@ -32,7 +32,7 @@ def cautions(
     found = _same_files(config) + _schedule(config, checkpoint_steps(run) if run else []) + _left_out(config)
     if train is not None:
         counts_V = token_counts(train, tokenizer.vocab_size)
-        has_words = not {config.data.source_language, config.data.target_language} & WITHOUT_SPACES
+        has_words = all(map(has_spaces, (config.data.source_language, config.data.target_language)))
         found += (_pieces(counts_V, tokenizer) if has_words else []) + _bytes(counts_V, tokenizer)
         found += _unused(counts_V, tokenizer)
     if train is not None and valid is not None:

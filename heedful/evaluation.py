@@ -19,6 +19,7 @@ from msgspec import Struct
 from heedful.corpus import language_of, read_lines
 from heedful.counting import counted
 from heedful.errors import DataError
+from heedful.languages import base_language
 from heedful.paper_bleu import has_paper_bleu, has_tokenised_bleu, lowercased_tokenised_bleu, paper_bleu
 from heedful.scores import (
     MAX_RESAMPLED_LINES,
@@ -27,7 +28,6 @@ from heedful.scores import (
     References,
     Score,
     TokenizerChoice,
-    base_language,
     bleu,
     choose_tokenizer,
     chrf,

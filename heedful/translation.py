@@ -27,6 +27,7 @@ from heedful.device import choose_device
 from heedful.engines import Engine, Request, SearchOptions, length_limit
 from heedful.engines.auto_engine import ENGINES, open_engine
 from heedful.errors import ConfigError, DataError, DivergedError
+from heedful.languages import has_spaces
 from heedful.search import Hypothesis
 from heedful.tokenizer import BulkEncoder, Tokenizer
 
@@ -34,7 +35,6 @@ Item = TypeVar("Item")
 
 FIRST_CHUNK, LAST_CHUNK = 16, 1024  # lines that are encoded together
 FEW_LINES = 16  # fewer are encoded one by one
-WITHOUT_SPACES = {"ja", "km", "lo", "my", "th", "yue", "zh"}  # languages that put no space between words
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +148,7 @@ class Translator:
         decode = config.decode
         self.options = SearchOptions(decode.beam_size, decode.alpha, decode.max_extra)
         self.splitter = Splitter(tokenizer, config.data.max_length)
-        self._without_spaces = self.target_language in WITHOUT_SPACES
+        self._has_spaces = has_spaces(self.target_language)
         self._bulk = BulkEncoder(tokenizer, threads=min(8, os.cpu_count() or 1))
 
     @classmethod
@@ -271,7 +271,7 @@ class Translator:
     def joined(self, parts: Sequence[Sequence[int]], glues: Sequence[str]) -> str:
         """The text of a line whose parts were translated into these ids."""
         texts = [one_line(self.tokenizer.decode(ids)) for ids in parts]
-        if self._without_spaces:
+        if not self._has_spaces:
             return "".join(texts)
         if len(texts) == 1:
             return texts[0].strip()

@@ -27,7 +27,7 @@ from heedful.evaluation import (
     report_from_json,
     validation_bleu,
 )
-from heedful.paper_bleu import lowercase_and_tokenise, paper_bleu, split_compounds
+from heedful.paper_bleu import has_tokenised_bleu, lowercase_and_tokenise, paper_bleu, split_compounds
 from heedful.scores import bleu, choose_tokenizer, chrf, language_of_letters, multi_bleu, ter
 
 GERMAN = [
@@ -61,6 +61,7 @@ TRANSLATED = [
         ("ja", (), "char", "pip install 'sacrebleu[ja]'"),
         ("zh", (), "zh", "without spaces"),
         ("zh-Hant-TW", (), "zh", "without spaces"),
+        ("yue", (), "zh", "without spaces"),
         ("th", (), "char", "Thai is written without spaces"),
     ],
 )
@@ -112,6 +113,11 @@ def test_korean_that_is_not_named_so_is_not_scored_by_13a_in_silence(language: s
     korean = ["고양이가 매트 위에 앉았다."]
     assert "--language ko takes" in evaluate(korean, [korean], language=language).to_text()
     assert evaluate(korean, [korean], language="ko").notes == ()
+
+
+@pytest.mark.parametrize("language", ["ko", "ja", "zh_Hans", "yue", "th", ""])
+def test_words_that_do_not_stand_between_spaces_are_not_counted_so(language: str) -> None:
+    assert not has_tokenised_bleu(language)
 
 
 def test_chinese_edit_rate_counts_characters() -> None:

@@ -23,7 +23,8 @@ from heedful.engines.ctranslate2_engine import CTranslate2Engine
 from heedful.engines.torch_engine import TorchEngine
 from heedful.errors import ConfigError
 from heedful.language_id import LanguageModel
-from heedful.translation import WITHOUT_SPACES, Translation, Translator
+from heedful.languages import has_spaces
+from heedful.translation import Translation, Translator
 from heedful.web.documents import Document
 from heedful.web.limits import RefusalError
 from heedful.web.markup import Markup
@@ -282,7 +283,7 @@ class Service:
     async def prepare_aligning(self) -> None:
         """Load, and choose heads, before the first HTML waits for it."""
         for pair in self.pairs.values():
-            if not WITHOUT_SPACES & {pair.source, pair.target}:
+            if has_spaces(pair.source) and has_spaces(pair.target):
                 await self.aligning.call(partial(self._aligner, pair))
 
     async def look(self, pair: Pair, function: Callable[[Translator], Result]) -> Result:
@@ -312,7 +313,7 @@ class Service:
         if source == AUTO:
             source, confidence = self._guess(" ".join(split.units), target)
         pair = None if source == target and source in self.languages else self.pair(source, target)
-        if isinstance(split, Markup) and WITHOUT_SPACES & {source, target}:
+        if isinstance(split, Markup) and not (has_spaces(source) and has_spaces(target)):
             split = split.divided()
         return _Order(text, split, source, confidence, pair)
 

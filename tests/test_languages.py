@@ -1,0 +1,17 @@
+"""Codes of languages."""
+
+import pytest
+
+from heedful.languages import base_language, has_spaces
+
+
+@pytest.mark.parametrize("code", ["de", "DE", "de-AT", "de_CH", " de-Latn-DE "])
+def test_a_variety_of_a_language_is_that_language(code: str) -> None:
+    assert base_language(code) == "de"
+
+
+@pytest.mark.parametrize(
+    ("code", "spaces"), [("zh", False), ("zh_Hans", False), ("ZH-TW", False), ("ko", True), ("", True)]
+)
+def test_a_variety_is_written_as_its_language(code: str, spaces: bool) -> None:
+    assert has_spaces(code) == spaces
