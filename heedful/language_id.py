@@ -15,6 +15,10 @@ from dataclasses import dataclass, field
 from functools import reduce
 from itertools import islice
 from pathlib import Path
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
 
 from heedful.errors import CheckpointError
 
@@ -88,21 +92,27 @@ def _log_prob(count: float, total: float) -> float:
     return round(max(LEAST, math.log(count / total)), 4)
 
 
+class _Stored(Struct, frozen=True):
+    """What `save` wrote, as far as it is read."""
+
+    version: Literal[1]
+    log_probs: dict[str, dict[str, float]]
+    unseen: dict[str, float]
+
+
 def load(folder: Path) -> LanguageModel:
     """Read `languages.json` of a model's folder; a folder without it gives a model that knows no language."""
     path = folder / FILE
     if not path.exists():
         return LanguageModel()
+    damaged = CheckpointError(f"{path}: damaged, or not written by heedful; remove it, and no language is guessed")
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        log_probs, unseen = content["log_probs"], content["unseen"]
-        assert content["version"] == FORMAT["version"]
-        assert log_probs.keys() == unseen.keys()
-        return LanguageModel(log_probs, unseen)
-    except (OSError, ValueError, KeyError, AttributeError, TypeError, AssertionError):
-        raise CheckpointError(
-            f"{path}: damaged, or not written by heedful; remove it, and no language is guessed"
-        ) from None
+        stored = msgspec.json.decode(path.read_bytes(), type=_Stored)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        raise damaged from None
+    if stored.log_probs.keys() != stored.unseen.keys():
+        raise damaged
+    return LanguageModel(stored.log_probs, stored.unseen)
 
 
 def merge(models: Sequence[LanguageModel]) -> LanguageModel:

@@ -68,7 +68,17 @@ def test_without_a_file_it_knows_nothing(tmp_path: Path) -> None:
     assert load(tmp_path).detect("the cat") == []
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{}", '{"log_probs": {"en": {}}, "unseen": {}, "version": 1}'])
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"log_probs": {"en": {}}, "unseen": {}, "version": 1}',
+        '{"log_probs": {"en": {}}, "unseen": {"en": -1.0}, "version": 2}',
+        '{"log_probs": {"en": {"a": "b"}}, "unseen": {"en": -1.0}, "version": 1}',
+    ],
+)
 def test_a_damaged_file_is_named(tmp_path: Path, content: str) -> None:
     (tmp_path / FILE).write_text(content)
     with pytest.raises(CheckpointError, match=r"languages\.json"):
