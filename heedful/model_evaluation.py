@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import math
 import time
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ from heedful.card import Evaluation, holding, identify, text_file, write_card, w
 from heedful.card_tables import to_markdown
 from heedful.checkpoint import find_model, weights_digest
 from heedful.corpus import read_lines
+from heedful.counting import counted
 from heedful.errors import CheckpointError, DataError
 from heedful.evaluation import Perplexity, contrastive_accuracy, evaluate_model, perplexities
 from heedful.model_card import card_of, new_card
@@ -86,7 +86,7 @@ def evaluate_translator(
     `contrast` is a TSV of source, right and wrong target.
     """
     code, computing = commit(), translator.engine.computing(translator.options)
-    cases = _cases(contrast) if contrast else None
+    cases = contrast_cases(contrast) if contrast else None
     lines, targets = list(read_lines(source)), [list(read_lines(path)) for path in references]
     recorder = _Recorder(translator)
     report = evaluate_model(
@@ -147,11 +147,14 @@ def accuracy(translator: Translator, cases: Sequence[Sequence[str]]) -> float:
     return contrastive_accuracy(right, wrong)
 
 
-def _cases(path: Path) -> list[list[str]]:
-    cases = list(csv.reader(read_lines(path), delimiter="\t", quoting=csv.QUOTE_NONE))
+def contrast_cases(path: Path) -> list[list[str]]:
+    """The lines of a TSV: source, right target, wrong target."""
+    cases = [line.split("\t") for line in read_lines(path)]
     for number, case in enumerate(cases, start=1):
         if len(case) != 3:
-            raise DataError(f"{path}:{number}: {len(case)} fields, where source, right and wrong target must stand")
+            raise DataError(
+                f"{path}:{number}: {counted(len(case), 'field')}, where source, right and wrong target must stand"
+            )
     if not cases:
         raise DataError(f"{path} is empty")
     return cases

@@ -28,7 +28,7 @@ from heedful.cli import commands
 from heedful.corpus import text_digest
 from heedful.errors import CheckpointError, HeedfulError
 from heedful.model_card import new_card
-from heedful.model_evaluation import evaluate_models, evaluate_translator, keep_on_card
+from heedful.model_evaluation import contrast_cases, evaluate_models, evaluate_translator, keep_on_card
 from heedful.provenance import Machine
 from heedful.starts import Place, Start, begin, read_starts, shares
 from heedful.translation import ScoredPair, Translator
@@ -509,6 +509,12 @@ def test_a_contrast_that_is_no_contrast_names_the_line(text: Path, tmp_path: Pat
     done = call("evaluate", "-m", model, *files)
     assert isinstance(done.exception, HeedfulError)
     assert "bad.tsv:2: 2 fields" in str(done.exception)
+
+
+def test_a_contrast_is_cut_at_tabs_and_nowhere_else(tmp_path: Path) -> None:
+    case = ['a "quote', "a\rb", "c" * 200_000]
+    (tmp_path / "cases.tsv").write_bytes("\t".join(case).encode() + b"\r\n")
+    assert contrast_cases(tmp_path / "cases.tsv") == [case]
 
 
 # ------------------------------------------------------------------------------------------------------- `heedful card`
