@@ -25,6 +25,7 @@ from heedful.errors import CheckpointError, DataError
 from heedful.evaluation import Report
 from heedful.provenance import Machine
 from heedful.starts import Share
+from heedful.whole import write_whole
 
 CARD, MARKDOWN, EVALUATIONS = "card.json", "card.md", "evaluations"
 FORMAT = 1
@@ -201,7 +202,7 @@ def identify(source: TextFile, references: Sequence[TextFile]) -> tuple[str, str
 
 
 def write_card(folder: Path, card: Card, markdown: str) -> None:
-    """card.json and card.md, each whole or not at all: on the disk before it takes its name."""
+    """card.json and card.md, each whole or not at all."""
     _write(folder / MARKDOWN, markdown)
     _write(folder / CARD, card.to_json())
 
@@ -247,15 +248,7 @@ def _locked(folder: Path) -> int:
 
 def _write(path: Path, text: str) -> None:
     with _explained(path):
-        temporary = path.with_name(f".{path.name}.{os.getpid()}.writing")
-        try:
-            with temporary.open("w", encoding="utf-8", newline="\n") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
+        write_whole(path, text.encode())
 
 
 @contextmanager

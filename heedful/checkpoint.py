@@ -184,7 +184,10 @@ def remove_unfinished(run: Path) -> None:
     """Take away what a killed run was just writing; put back what it was just replacing."""
     for parent in (run, run / CHECKPOINTS):
         for left in parent.glob(".*.writing"):
-            shutil.rmtree(left, ignore_errors=True)
+            if left.is_file():
+                left.unlink()
+            else:
+                shutil.rmtree(left, ignore_errors=True)
         for old in parent.glob(".*.old"):
             folder = parent / old.name.removeprefix(".").removesuffix(".old")
             if folder.exists():

@@ -31,6 +31,7 @@ from heedful.catalogue import DataSet, Download, Form, Piece, Split
 from heedful.download import NO_NETWORK, Say, download_to
 from heedful.errors import ConfigError, DataError
 from heedful.lock import held
+from heedful.whole import write_whole
 
 DOWNLOADS, RECORD, PIECES, LOCK = "downloads", "fetch.json", ".pieces", ".fetch.lock"
 
@@ -363,6 +364,4 @@ def _read_record(folder: Path, wanted: DataSet) -> Record:
 
 
 def _write_record(folder: Path, record: Record) -> None:
-    temporary = folder / f".{RECORD}.writing"
-    temporary.write_bytes(msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n")
-    temporary.replace(folder / RECORD)
+    write_whole(folder / RECORD, msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from typing import Any
 from heedful.config import DEFAULT_PRESET, Config, Layer, differences, preset, read_toml, resolve, to_layer, to_toml
 from heedful.errors import CheckpointError, ConfigError
 from heedful.lock import held
+from heedful.whole import write_whole
 
 CONFIG, TOKENIZER, METRICS, LOCK = "config.toml", "tokenizer.model", "metrics.jsonl", ".lock"
 CHECKPOINTS = "checkpoints"
@@ -99,14 +99,9 @@ def write_config(run: Path, config: Config) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """A file of the run, whole or not at all: on the disk before it takes its name."""
+    """A file of the run, whole or not at all."""
     with _writing(path):
-        temporary = path.with_name(f".{path.name}.writing")
-        with temporary.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
+        write_whole(path, text.encode())
 
 
 @contextmanager

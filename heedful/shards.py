@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import repeat
 from pathlib import Path
-from typing import IO
 
 import msgspec
 import numpy as np
@@ -29,6 +28,7 @@ from heedful.encoding import Counts as Counts
 from heedful.encoding import Encoded, Encoding, Ids, Numbers, Sentences
 from heedful.errors import CheckpointError, DataError
 from heedful.tokenizer import take_slices
+from heedful.whole import write_whole
 
 _FORMAT = 1
 _RECORD = "record.json"
@@ -256,11 +256,7 @@ def _read_record(directory: Path) -> _Record:
 
 
 def _write_record(directory: Path, record: _Record) -> None:
-    unfinished = directory / f".{_RECORD}.partial"
-    with unfinished.open("wb") as file:
-        file.write(msgspec.json.format(msgspec.json.encode(record)))
-        _sync(file)
-    unfinished.replace(directory / _RECORD)
+    write_whole(directory / _RECORD, msgspec.json.format(msgspec.json.encode(record)))
 
 
 def _remember_files(directory: Path, files: list[_File]) -> None:
@@ -294,11 +290,6 @@ def _replacing(directory: Path) -> Iterator[Path]:
 def _remove(*folders: Path) -> None:
     for folder in folders:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _sync(file: IO[bytes]) -> None:
-    file.flush()
-    os.fsync(file.fileno())
 
 
 def _write_sides(
@@ -341,7 +332,8 @@ class _Writer:
                 part.seek(0)
                 shutil.copyfileobj(part, whole)
                 Path(part.name).unlink()
-            _sync(whole)
+            whole.flush()
+            os.fsync(whole.fileno())
 
 
 def _check_not_empty(counts: Counts, max_length: int) -> None:

@@ -12,7 +12,6 @@ What looks special (`</s>`, `<unk>`, `<0x0A>`) is plain text. This module knows 
 
 import hashlib
 import io
-import os
 import threading
 import unicodedata
 from collections import Counter
@@ -28,6 +27,7 @@ import numpy.typing as npt
 import sentencepiece
 
 from heedful.errors import CheckpointError, ConfigError, DataError
+from heedful.whole import write_whole
 
 SPACE = "\u2581"
 _MULTIPLE = 8
@@ -109,15 +109,9 @@ class Tokenizer:
 
     def save(self, path: Path) -> None:
         """Write the SentencePiece model; a crash leaves the old file or the new one, never a part."""
-        partial = path.with_name(f".{path.name}.partial")
         try:
-            with partial.open("wb") as file:
-                file.write(self.model)
-                file.flush()
-                os.fsync(file.fileno())
-            partial.replace(path)
+            write_whole(path, self.model)
         except OSError as error:
-            partial.unlink(missing_ok=True)
             raise CheckpointError(f"{path}: the tokenizer cannot be written: {error.strerror}") from error
 
     @property

@@ -104,10 +104,11 @@ def test_what_a_killed_run_was_writing_is_taken_away(tmp_path: Path) -> None:
     folder = save_checkpoint(tmp_path, 5, snapshot(1.0))
     half = folder.with_name(".step-00000006.writing")
     half.mkdir()
+    (tmp_path / ".config.toml.123.writing").write_text("[data")
     folder.rename(folder.with_name(".step-00000005.old"))
     checkpoint.remove_unfinished(tmp_path)
     assert checkpoint.checkpoint_steps(tmp_path) == [5]
-    assert not half.exists()
+    assert not list(tmp_path.rglob(".*.writing"))
 
 
 def test_pruning_keeps_what_resume_and_average_need(tmp_path: Path) -> None:

@@ -207,7 +207,7 @@ def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "metrics.jsonl").symlink_to("/dev/full")
     with pytest.raises(CheckpointError, match=r"metrics\.jsonl: cannot be written \(No space left on device\)"):
         append_metrics(tmp_path, {"step": 10})
-    (tmp_path / ".config.toml.writing").symlink_to("/dev/full")
+    (tmp_path / f".config.toml.{os.getpid()}.writing").symlink_to("/dev/full")
     with pytest.raises(CheckpointError, match=r"config\.toml: cannot be written \(No space left on device\)"):
         write_config(tmp_path, resolve())
 
