@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 
+from heedful import engines
 from heedful.checkpoint import load_model
-from heedful.engines import Request, Sampling, SearchOptions, ctranslate2_engine
+from heedful.engines import Request, Sampling, SearchOptions
 from heedful.engines.auto_engine import AutoEngine, open_engine
 from heedful.engines.ctranslate2_engine import CTranslate2Engine
 from heedful.engines.torch_engine import TorchEngine
@@ -127,7 +128,7 @@ def test_results_do_not_depend_on_the_batch(pair: Pair) -> None:
 
 
 def test_requests_stream_through(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ctranslate2_engine, "LAST_WINDOW", 32)
+    monkeypatch.setattr(engines, "LAST_WINDOW", 32)
     read = 0
 
     def endless() -> Iterator[Request]:

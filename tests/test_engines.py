@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from heedful import engines
 from heedful.config import ModelConfig
 from heedful.engines import Hypothesis, Request, Sampling, SearchOptions, torch_engine
 from heedful.engines.torch_engine import TorchEngine
@@ -179,10 +180,10 @@ def test_requests_are_read_a_window_ahead_and_no_further(model: Transformer) -> 
 
     results = TorchEngine(model).translate(endless(), SearchOptions(beam_size=1, max_extra=2))
     next(results)
-    assert asked == torch_engine.FIRST_WINDOW
-    for _ in range(torch_engine.FIRST_WINDOW):
+    assert asked == engines.FIRST_WINDOW
+    for _ in range(engines.FIRST_WINDOW):
         next(results)
-    assert asked == 3 * torch_engine.FIRST_WINDOW
+    assert asked == 3 * engines.FIRST_WINDOW
 
 
 def test_finished_sentences_leave_and_the_last_one_goes_on_alone(monkeypatch: pytest.MonkeyPatch) -> None:

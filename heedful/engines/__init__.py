@@ -11,13 +11,30 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from itertools import islice
+from time import perf_counter
+from typing import Protocol, TypeVar, runtime_checkable
 
 from heedful.counting import counted
 from heedful.errors import ConfigError, DataError
 from heedful.search import Hypothesis
 
-__all__ = ["Computing", "Engine", "Foresight", "Hypothesis", "Request", "Sampling", "SearchOptions", "length_limit"]
+__all__ = [
+    "Computing",
+    "Engine",
+    "Foresight",
+    "Hypothesis",
+    "Request",
+    "Sampling",
+    "SearchOptions",
+    "length_limit",
+    "windows",
+]
+
+Item = TypeVar("Item")
+
+FIRST_WINDOW, LAST_WINDOW = 16, 4096  # requests read ahead: few at first, so that the first results come soon ...
+WINDOW_SECONDS = 5.0  # ... and then more, until a window takes so long
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +102,15 @@ def length_limit(request: Request, options: SearchOptions, *, max_positions: int
             f"raise the other"
         )
     return limit
+
+
+def windows(requests: Iterable[Item]) -> Iterator[list[Item]]:
+    """Requests in parts that grow while whoever takes them is quick."""
+    stream, size = iter(requests), FIRST_WINDOW
+    while window := list(islice(stream, size)):
+        begin = perf_counter()
+        yield window
+        size = min(2 * size, LAST_WINDOW) if perf_counter() - begin < WINDOW_SECONDS else size
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,9 @@
 
 Its beam search is ours: the same hypotheses live and end in every step, but for the last one before the length limit.
 It ranks them by |Y|^α, though, so the W best of those that ended are taken from it and ranked here, by the paper's
-length penalty (§6.1). Where it knows less than we want
-(the probability of a prefix, of an end that the limit forces, of each token) the hypothesis is scored once more, as a
-given target. It draws random numbers in an order of its own, so that samples would depend on the batch: it does not
-sample here. An empty source has an empty translation.
+length penalty (§6.1). Where it knows less than we want (the probability of a prefix, of an end that the limit forces,
+of each token) the hypothesis is scored once more, as a given target. It draws random numbers in an order of its own, so
+that samples would depend on the batch: it does not sample here. An empty source has an empty translation.
 """
 
 from __future__ import annotations
@@ -16,19 +15,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 import numpy as np
 import torch
 
-from heedful.engines import Computing, Request, SearchOptions, length_limit
+from heedful.engines import Computing, Request, SearchOptions, length_limit, windows
 from heedful.errors import CheckpointError, ConfigError, DataError, DivergedError
 from heedful.export.ctranslate2 import library
 from heedful.search import Hypothesis, length_penalty
 
-FIRST_WINDOW, LAST_WINDOW = 16, 4096  # requests read ahead: few at first, so that the first results come soon ...
-WINDOW_SECONDS = 5.0  # ... and then more, until a window takes so long
 SCORED_PAIRS = 512  # at a time
 LIKE_OURS = 0.75  # |Y|^(¾α) grows as ((5 + |Y|) / 6)^α does where |Y| is 15: which W of those that ended are returned
 ROWS, FEWEST = 64, 16  # hypotheses of sentences of like length that a worker takes at a time, and sentences at least
@@ -77,7 +73,7 @@ class CTranslate2Engine:
         if options.sampling is not None:
             raise ConfigError("the ctranslate2 engine does not sample; the torch engine does (--engine torch)")
         submitted: deque[_Submitted] = deque()
-        for window in _windows(requests):
+        for window in windows(requests):
             submitted.append(self._submit(window, options))
             if len(submitted) > 1:  # the workers go on with this window while the one before it is read
                 yield from self._collect(submitted.popleft(), options)
@@ -208,15 +204,6 @@ class CTranslate2Engine:
                 max_batch_size=self._batch_size(len(some)),
             )
             yield from (list(result.log_probs) for result in results)
-
-
-def _windows(requests: Iterable[Request]) -> Iterator[list[Request]]:
-    """Requests in parts that grow while they are quick."""
-    stream, size = iter(requests), FIRST_WINDOW
-    while window := list(islice(stream, size)):
-        begin = perf_counter()
-        yield window
-        size = min(2 * size, LAST_WINDOW) if perf_counter() - begin < WINDOW_SECONDS else size
 
 
 def _hypothesis(found: _Found, token_log_probs: list[float], alpha: float) -> Hypothesis:

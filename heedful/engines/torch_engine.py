@@ -17,8 +17,6 @@ import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property, partial
-from itertools import islice
-from time import perf_counter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,7 +24,7 @@ import torch
 from torch import Tensor
 
 from heedful.device import has_kernels
-from heedful.engines import Computing, Request, SearchOptions, length_limit
+from heedful.engines import Computing, Request, SearchOptions, length_limit, windows
 from heedful.errors import ConfigError, DivergedError
 from heedful.model.state import Decoder, State, max_positions
 from heedful.model.transformer import Memory, Transformer
@@ -39,8 +37,6 @@ if TYPE_CHECKING:
 
 EOS_ID = 0
 PRECISIONS = ("auto", "bf16", "fp32")
-FIRST_WINDOW, LAST_WINDOW = 16, 4096  # requests read ahead: few at first, so that the first results come soon ...
-WINDOW_SECONDS = 5.0  # ... and then more, until a window takes so long
 MAX_ROWS = 256  # more do not make a step more efficient
 SCORED_LOGITS = 2**25  # at a time
 
@@ -121,11 +117,8 @@ class TorchEngine:
 
     def _in_windows(self, requests: Iterable[Request], options: SearchOptions) -> Iterator[list[Hypothesis]]:
         """A window of them at a time."""
-        numbered, size = enumerate(requests), FIRST_WINDOW
-        while window := list(islice(numbered, size)):
-            begin = perf_counter()
+        for window in windows(enumerate(requests)):
             found = dict(self._in_runs(window, options))
-            size = min(2 * size, LAST_WINDOW) if perf_counter() - begin < WINDOW_SECONDS else size
             yield from (found[number] for number, _ in window)
 
     def translate_batch(
@@ -203,7 +196,7 @@ def _in_order(found: Iterator[tuple[int, list[Hypothesis]]]) -> Iterator[list[Hy
 def _in_budget(
     pairs: Iterable[tuple[Sequence[int], Sequence[int]]], budget: int
 ) -> Iterator[list[tuple[Sequence[int], Sequence[int]]]]:
-    """Pairs in order, in batches of at most so many target tokens, or of one pair."""
+    """Pairs in order, in batches of at most so many tokens a side, or of one pair."""
     batch: list[tuple[Sequence[int], Sequence[int]]] = []
     used = 0
     for pair in pairs:
@@ -231,13 +224,11 @@ def _mean_log_probs(logits: Sequence[Tensor]) -> Tensor:
 
 
 def _rule(options: SearchOptions) -> Rule:
-    if options.sampling is None:
-        narrow = options.beam_size == 1
-        return (
-            greedy_rule(alpha=options.alpha) if narrow else BeamRule(options.beam_size, options.alpha, options.n_best)
-        )
-    how = options.sampling
-    return SampleRule(options.n_best, how.temperature, how.top_k, how.top_p, how.seed, options.alpha)
+    if how := options.sampling:
+        return SampleRule(options.n_best, how.temperature, how.top_k, how.top_p, how.seed, options.alpha)
+    if options.beam_size == 1:
+        return greedy_rule(alpha=options.alpha)
+    return BeamRule(options.beam_size, options.alpha, options.n_best)
 
 
 class _States:
