@@ -177,11 +177,9 @@ def _digests(shards: Shards) -> Iterator[npt.NDArray[np.uint64]]:
 
 
 def _digest(ids_T: Counts, lengths_N: Counts, seed: int) -> npt.NDArray[np.uint64]:
-    """Σ of (id + 1) · a random number for the position, modulo 2⁶⁴."""
+    """Σ of (id + 1) · a random number for the position, modulo 2⁶⁴; an odd one, so that no id is lost."""
     longest = int(lengths_N.max())
-    factors_L = np.random.default_rng(seed).integers(1, 2**63, size=longest, dtype=np.uint64) * np.uint64(
-        2
-    ) + np.uint64(1)
+    factors_L = 2 * np.random.default_rng(seed).integers(1, 2**63, size=longest, dtype=np.uint64) + 1
     starts_N = np.cumsum(lengths_N) - lengths_N
     positions_T = np.arange(len(ids_T)) - np.repeat(starts_N, lengths_N)
     return np.add.reduceat((ids_T + 1).astype(np.uint64) * factors_L[positions_T], starts_N)

@@ -67,9 +67,8 @@ class Objective(nn.Module):
 def _shared(objective: Objective) -> DistributedDataParallel:
     """No buffers are sent: the only one is the table of sinusoids, as long as a rank's own sentences ask for."""
     shared = DistributedDataParallel(objective)
-    shared.broadcast_buffers = (
-        False  # the argument of this name is deprecated, and its successor younger than torch 2.11
-    )
+    # The argument of this name is deprecated, and its successor younger than torch 2.11.
+    shared.broadcast_buffers = False
     return shared
 
 

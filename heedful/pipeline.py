@@ -267,14 +267,13 @@ def _trainer(
         weights = checkpoint.find_model(order.from_model).weights
         checkpoint.load_weights(model, checkpoint.load_tensors(weights), weights)
     trainer = Trainer(model, config, device=device, world=world)
-    if last is None:
-        say(f"training begins: {counted(config.train.steps, 'step')} on {device}")
     if last is not None:
         _resume(trainer, last, say)
-    elif order.from_model is not None and world.is_first:
-        checkpoint.save_checkpoint(
-            order.run, 0, trainer.snapshot().on_host()
-        )  # from now on the run needs that model no more
+    else:
+        say(f"training begins: {counted(config.train.steps, 'step')} on {device}")
+    if last is None and order.from_model is not None and world.is_first:
+        # From now on the run needs that model no more.
+        checkpoint.save_checkpoint(order.run, 0, trainer.snapshot().on_host())
     if world.is_first:
         cut_metrics(order.run, trainer.progress.step)
     world.barrier()
