@@ -2,7 +2,8 @@
 
 The paper put sentences of like length together, to save padding. Packed rows have no padding, so ours are random
 samples of the corpus (a departure, listed in docs/paper.md). Nothing here is random but through (seed, epoch), so that
-a batch is a pure function of (seed, step), and a run that is resumed sees what it would have seen.
+a batch is a pure function of (seed, step), and a run that is resumed sees what it would have seen. It knows numbers of
+pairs and tokens; no text, no model.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Sentence pairs → token ids, chunk by chunk, in as many processes as there are cores.
+"""Sentence pairs → token ids (§5.1 of the paper), chunk by chunk, in as many processes as there are cores.
 
 Chunks are encoded in parallel and come back in order, so that the result does not depend on the number of processes;
 and few of them are in flight, so that memory stays the same for any corpus. Pairs with an empty side and over-long ones

@@ -1,4 +1,7 @@
-"""A model's report, kept on its card: its translations scored, and how likely the references are to it (Table 3)."""
+"""A model's report, kept on its card: its translations scored, and how likely the references are to it (Table 3).
+
+It knows a translator and files; how scores are counted is in `evaluation.py`, what a card holds in `card.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """The whole road (§5, §6.1): text files → tokenizer → shards → training → averaged model, in one run folder.
 
 Every step is done once: what a run folder already holds is used as it is. So starting a finished run does nothing, and
-starting one that was killed goes on from its last checkpoint.
+starting one that was killed goes on from its last checkpoint. It knows the order of things, and how none of them is
+done.
 """
 
 from __future__ import annotations

@@ -31,14 +31,14 @@ class Totals:
     """The same on the device."""
 
     device: torch.device
-    sums: Tensor = field(init=False)  # smoothed loss, negative log-likelihood, tokens; of finite steps only
+    sums_3: Tensor = field(init=False)  # smoothed loss, negative log-likelihood, tokens; of finite steps only
     skipped_steps: Tensor = field(init=False)
     skipped_in_a_row: Tensor = field(init=False)
     gradient_norm: Tensor = field(init=False)
 
     def __post_init__(self) -> None:
         real = torch.float32 if self.device.type == "mps" else torch.float64
-        self.sums = torch.zeros(3, dtype=real, device=self.device)
+        self.sums_3 = torch.zeros(3, dtype=real, device=self.device)
         self.skipped_steps = torch.zeros((), dtype=torch.int64, device=self.device)
         self.skipped_in_a_row = torch.zeros((), dtype=torch.int64, device=self.device)
         self.gradient_norm = torch.zeros((), device=self.device)
@@ -46,8 +46,8 @@ class Totals:
     def add(self, sums_2: Tensor, tokens: int, norm: Tensor) -> None:
         """Count a step: its losses, its tokens, and the norm of its gradient, which may be no number."""
         bad = ~norm.isfinite()
-        self.sums[:2] += torch.where(bad, 0.0, sums_2)
-        self.sums[2] += ~bad * tokens
+        self.sums_3[:2] += torch.where(bad, 0.0, sums_2)
+        self.sums_3[2] += ~bad * tokens
         self.gradient_norm = torch.where(bad, self.gradient_norm, norm.to(self.gradient_norm))
         self.skipped_steps += bad
         self.skipped_in_a_row = (self.skipped_in_a_row + 1) * bad
@@ -55,8 +55,8 @@ class Totals:
     def take(self, world: World) -> Reading:
         """Ask for the sums over all ranks, and begin new ones."""
         others = (self.skipped_steps, self.skipped_in_a_row, self.gradient_norm)
-        numbers_6 = torch.cat([world.sum(self.sums), torch.stack([number.to(self.sums) for number in others])])
-        self.sums.zero_()
+        numbers_6 = torch.cat([world.sum(self.sums_3), torch.stack([number.to(self.sums_3) for number in others])])
+        self.sums_3.zero_()
         self.skipped_steps.zero_()
         return Reading(numbers_6)
 

@@ -1,7 +1,8 @@
 """One training step (§5.3): from a step's micro-batches to the new weights; and what a checkpoint holds of it.
 
 How a micro-batch becomes gradients is the affair of `passes.py`. A dropout mask follows from (seed, step, micro-batch)
-and nothing else here is random, so a run that was killed and is started again does what it would have done.
+and nothing else here is random, so a run that was killed and is started again does what it would have done. It knows
+nothing of text, of where batches come from, or of when to validate and to stop.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ class Trainer:
         self.progress = replace(self.progress, step=step, target_tokens=self.progress.target_tokens + tokens)
 
     def _add_gradients(self, step: int, batches: Sequence[AnyBatch], *, factor: float) -> Tensor:
-        sums_2 = torch.zeros_like(self.totals.sums[:2])
+        sums_2 = torch.zeros_like(self.totals.sums_3[:2])
         for i, batch in enumerate(batches):
             seed = derived_seed(self.config.train.seed, step, self.world.rank + i * self.world.size)
             ends = {"is_first": i == 0, "is_last": i == len(batches) - 1}

@@ -3,7 +3,8 @@
 A line is translated as a whole, whatever sentences it holds, unless it has more pieces than the model's training text
 had (`data.max_length`): then it is split at the ends of its sentences, failing that between words, failing that
 anywhere, and the translations are joined again. A blank line gives an empty one and asks no model. What comes out never
-holds a line break. Lines stream through: order is kept, and no more than the engine's window is in memory.
+holds a line break. Lines stream through: order is kept, and no more than the engine's window is in memory. How ids
+become hypotheses (§6.1) is the engine's affair; here nobody knows weights or tensors.
 """
 
 from __future__ import annotations

@@ -187,9 +187,9 @@ class Lane:
             begin += size
         fill_tiles(numbers[begin:], lengths, lengths, causal=False, shape=shape)
 
-    def _enter(self, entrance: Tensor, shape: StaticShape) -> None:
+    def _enter(self, numbers_I: Tensor, shape: StaticShape) -> None:
         rows, sentences = shape.rows, _aligned(shape.sentences)
-        ids_T, positions_T, row_T, slot_A, length_A, limit_A, tiles_I = entrance.split(
+        ids_T, positions_T, row_T, slot_A, length_A, limit_A, tiles_I = numbers_I.split(
             [rows] * 3 + [sentences] * 3 + [num_numbers(shape)]
         )
         source = Packed(ids_T, positions_T, shape.longest, view_tiles(tiles_I, causal=False, shape=shape))

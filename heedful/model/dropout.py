@@ -2,7 +2,7 @@
 
 On CPUs dropout is torch's, and draws from torch's generator. A captured CUDA graph cannot ask a generator on the host,
 so there each place in the model that drops numbers has a seed of its own in the device's memory; who trains writes new
-seeds before each micro-batch.
+seeds before each micro-batch. It knows nothing of steps, nor of what is dropped.
 """
 
 from __future__ import annotations
