@@ -9,9 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from heedful.checkpoint import checkpoint_steps
-from heedful.config import Config
+from heedful.config import Config, DataConfig
+from heedful.corpus import languages_of
 from heedful.counting import counted
-from heedful.languages import has_spaces
+from heedful.languages import base_language, has_spaces
 from heedful.shards import Shards, Side
 from heedful.sizes import num_parameters
 from heedful.tokenizer import Tokenizer
@@ -52,14 +53,30 @@ def _same_files(config: Config) -> list[str]:
 
 
 def _languages(config: Config) -> list[str]:
-    """They come from the names of the files (train.en), unless told."""
+    """They come from the names of the files (train.en), unless told, as many a recipe does."""
     data = config.data
-    if not data.source or (data.source_language and data.target_language):
+    if not data.source:
         return []
+    if data.source_language and data.target_language:
+        return _other_languages(data)
     names = " and ".join((*data.source[:1], *data.target[:1]))
     return [
         f"the names of {names} do not say the languages, which heedful serve needs: "
         f"--set data.source_language=en --set data.target_language=de, or name the files so (train.en, train.de)"
+    ]
+
+
+def _other_languages(data: DataConfig) -> list[str]:
+    """A recipe of one pair of languages that is given the files of another one."""
+    said, told = languages_of(data.source, data.target), (data.source_language, data.target_language)
+    if all(not name or base_language(name) == base_language(code) for name, code in zip(said, told, strict=True)):
+        return []
+    settings = zip(("data.source_language", "data.target_language"), said, told, strict=True)
+    remedy = " ".join(f"--set {setting}={name or code}" for setting, name, code in settings)
+    names = " and ".join(name or "nothing" for name in said)
+    return [
+        f"the names of the files say {names}, the settings {told[0]} and {told[1]}, and the model will be called so; "
+        f"if the names are right: {remedy}"
     ]
 
 

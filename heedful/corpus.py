@@ -81,6 +81,13 @@ def languages_of_tsv(path: Path) -> tuple[str, str] | None:
     return (pair[1], pair[2]) if pair and is_tsv(path) else None
 
 
+def languages_of(source: Sequence[str], target: Sequence[str]) -> tuple[str, str]:
+    """The languages that the names of aligned files say; empty where they say none."""
+    if not target:
+        return (languages_of_tsv(Path(source[0])) if source else None) or ("", "")
+    return language_of(Path(source[0])) or "", language_of(Path(target[0])) or ""
+
+
 def fingerprint(files: Sequence[Path]) -> str:
     """A digest of the files' content, whatever their names and dates."""
     return hashlib.sha256("".join(map(_digest, files)).encode()).hexdigest()

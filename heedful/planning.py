@@ -15,7 +15,7 @@ import msgspec
 from heedful import checkpoint
 from heedful.cautions import cautions_at_start
 from heedful.config import Config, DataConfig, Layer, to_layer
-from heedful.corpus import fingerprint, is_tsv, language_of, languages_of_tsv, read_pairs
+from heedful.corpus import fingerprint, is_tsv, languages_of, read_pairs
 from heedful.counting import counted
 from heedful.errors import ConfigError, DataError
 from heedful.run_folder import Plan, make_plan
@@ -105,14 +105,8 @@ def _layer_of_model(path: Path) -> Layer:
 
 def _with_languages(config: Config) -> Config:
     data = config.data
-    source, target = _languages(data.source, data.target)
+    source, target = languages_of(data.source, data.target)
     data = msgspec.structs.replace(
         data, source_language=data.source_language or source, target_language=data.target_language or target
     )
     return msgspec.structs.replace(config, data=data)
-
-
-def _languages(source: Sequence[str], target: Sequence[str]) -> tuple[str, str]:
-    if not target:
-        return languages_of_tsv(Path(source[0])) or ("", "")
-    return language_of(Path(source[0])) or "", language_of(Path(target[0])) or ""

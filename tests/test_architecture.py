@@ -125,7 +125,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "alternatives": {"counting", "errors", "engines", "search", "tokenizer", "alignment", "translation"},
     "details": {"alignment", "alternatives", "engines", "translation"},
-    "cautions": {"checkpoint", "config", "counting", "languages", "shards", "sizes", "tokenizer"},
+    "cautions": {"checkpoint", "config", "corpus", "counting", "languages", "shards", "sizes", "tokenizer"},
     "scores": {"languages"},
     "paper_bleu": {"languages", "scores"},
     "significance": {"errors", "scores"},

@@ -53,6 +53,26 @@ def test_files_that_do_not_say_their_languages_are_named() -> None:
     assert cautions_at_start(resolve(preset("tiny"), {"data": told}), "cpu") == []
 
 
+@pytest.mark.parametrize(
+    ("source", "target", "is_said"),
+    [
+        (["a.fr"], ["a.it"], True),
+        (["a.de"], ["a.en"], True),
+        (["a.en-GB.xz"], ["a.de.gz"], False),
+        (["a.en"], ["a.txt"], False),
+        (["a.fr-it.tsv"], [], True),
+        (["a.en-de.tsv"], [], False),
+    ],
+)
+def test_a_recipe_that_is_given_files_of_other_languages_is_told(
+    source: list[str], target: list[str], is_said: bool
+) -> None:
+    told = {"source_language": "en", "target_language": "de", "source": source, "target": target}
+    found = cautions_at_start(resolve(preset("tiny"), {"data": told}), "cpu")
+    assert len(found) == is_said
+    assert all("the settings en and de" in caution and "--set data.source_language=" in caution for caution in found)
+
+
 def test_steps_that_no_checkpoint_to_average_has_seen_are_named() -> None:
     train = {"steps": 1000, "checkpoint_steps": 400, "warmup_steps": 10}
     (found,) = cautions_at_start(resolve(preset("small"), {"train": train}), "cpu")
