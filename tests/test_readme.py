@@ -43,7 +43,7 @@ def test_the_python_example_runs(name: str, tmp_path: Path) -> None:
     assert "nrefs:1" in done.stdout
 
 
-@pytest.mark.parametrize("name", READMES)
+@pytest.mark.parametrize("name", [*READMES, "docs/guide.md"])
 def test_the_example_commands_are_commands_with_options_that_exist(name: str) -> None:
     examples = [line for block in blocks(name, "sh") for line in block.replace("\\\n", " ").splitlines()]
     ours = [line.split("|")[-1].split(">")[0].strip() for line in examples if "heedful " in line and line[:1] != "#"]
@@ -71,7 +71,7 @@ def test_every_file_is_on_the_map_and_every_file_of_the_map_exists(name: str) ->
     assert not unlisted, f"not on the map of {name}: {[str(p.relative_to(ROOT)) for p in unlisted]}"
 
 
-@pytest.mark.parametrize("name", [*READMES, "CONTRIBUTING.md", "docs/paper.md", "docs/evaluation.md"])
+@pytest.mark.parametrize("name", [*READMES, "CONTRIBUTING.md", *(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))])
 def test_links_between_documents_lead_somewhere(name: str) -> None:
     path = ROOT / name
     targets = re.findall(r"\]\(([^)#:]+)\)", path.read_text(encoding="utf-8"))

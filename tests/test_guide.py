@@ -1,0 +1,50 @@
+"""The guide can be followed: its commands run one after another, on a small text and with few steps."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from heedful.grammar import write_corpus
+
+ROOT = Path(__file__).parent.parent
+GUIDE = (ROOT / "docs" / "guide.md").read_text(encoding="utf-8")
+SHORTER = {
+    "recipes/multi30k-en-de.toml": "--preset tiny --steps 4 --set tokenizer.vocab_size=400",
+    "--steps 500": "--steps 2",
+    "--set train.warmup_steps=100": "--set train.warmup_steps=1",
+    "--set train.checkpoint_steps=100": "--set train.checkpoint_steps=1",
+}
+
+
+def commands() -> str:
+    """What the guide lets one type, but for what installs and what does not end."""
+    typed = "".join(re.findall(r"```sh\n(.*?)```", GUIDE, flags=re.DOTALL))
+    for long, short in SHORTER.items():
+        assert long in typed
+        typed = typed.replace(long, short)
+    return re.sub(r"^(pip install|heedful serve) .*\n", "", typed, flags=re.MULTILINE)
+
+
+def write_texts(folder: Path) -> None:
+    write_corpus(folder, "en", "de", train_pairs=1500)
+    for language in ("en", "de"):
+        for ours, theirs in {"train": "all", "valid": "own", "test": "own-valid"}.items():
+            (folder / f"{ours}.{language}").rename(folder / f"{theirs}.{language}")
+
+
+def test_the_commands_of_the_guide_run_one_after_another(tmp_path: Path) -> None:
+    write_texts(tmp_path)
+    script = f'set -e\nheedful() {{ "{sys.executable}" -m heedful "$@"; }}\n{commands()}'
+    surroundings = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "PATH": "/usr/bin:/bin"}
+    done = subprocess.run(
+        ["sh", "-c", script], cwd=tmp_path, env=surroundings, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    count = {path.name: len(path.read_text(encoding="utf-8").splitlines()) for path in tmp_path.glob("*.en")}
+    assert (count["train.en"], count["valid.en"], count["test.en"]) == (1494, 3, 3)
+    assert "BLEU" in done.stdout
+    assert (tmp_path / "runs" / "own" / "model" / "model.safetensors").exists()
+    assert len((tmp_path / "test.out.de").read_text(encoding="utf-8").splitlines()) == 3
