@@ -17,6 +17,7 @@ from heedful.cli import commands
 
 ROOT = Path(__file__).parent.parent
 READMES = ["README.md", "README.ko.md"]
+DOCS = sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))
 
 
 def blocks(name: str, language: str) -> list[str]:
@@ -71,7 +72,7 @@ def test_every_file_is_on_the_map_and_every_file_of_the_map_exists(name: str) ->
     assert not unlisted, f"not on the map of {name}: {[str(p.relative_to(ROOT)) for p in unlisted]}"
 
 
-@pytest.mark.parametrize("name", [*READMES, "CONTRIBUTING.md", *(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))])
+@pytest.mark.parametrize("name", [*READMES, "CONTRIBUTING.md", *DOCS])
 def test_links_between_documents_lead_somewhere(name: str) -> None:
     path = ROOT / name
     targets = re.findall(r"\]\(([^)#:]+)\)", path.read_text(encoding="utf-8"))
