@@ -59,10 +59,11 @@ def step_line(record: StepRecord, steps: int) -> str:
 
 
 def validation_line(record: ValidationRecord) -> str:
-    """A validation as a plain line."""
+    """A validation as a plain line. The loss of the steps above it has label smoothing in it, and this one has not."""
     scores = record.scores
     bleu = "" if scores.bleu is None else f"  BLEU {scores.bleu:.1f} (greedy)"
-    return f"step {record.step:>7,}  validation: loss {scores.loss:.3f}  perplexity {scores.perplexity:.2f}{bleu}"
+    loss = f"loss {scores.loss:.3f} (not smoothed)"
+    return f"step {record.step:>7,}  validation: {loss}  perplexity {scores.perplexity:.2f}{bleu}"
 
 
 def pace_line(record: PaceRecord, steps: int) -> str:

@@ -6,6 +6,7 @@ import time
 import pytest
 from rich.console import Console
 
+from heedful.commands.options import say
 from heedful.config import Config, resolve, setting
 from heedful.progress import LiveDisplay, PlainDisplay, display, duration
 from heedful.training import EndRecord, PaceRecord, Scores, StepRecord, ValidationRecord
@@ -31,7 +32,7 @@ def test_a_log_has_a_line_every_hundred_steps_and_the_end(capsys: pytest.Capture
     lines = capsys.readouterr().err.splitlines()
     assert [line.split("/")[0].split()[-1] for line in lines[:4]] == ["100", "200", "300", "400"]
     assert "perplexity 12.50  9,876 target tokens/s  50:00 left" in lines[0]
-    assert "BLEU 31.3 (greedy)" in lines[4]
+    assert "loss 1.500 (not smoothed)  perplexity 4.48  BLEU 31.3 (greedy)" in lines[4]
     assert lines[5] == "trained 400 steps"
 
 
@@ -65,6 +66,14 @@ def test_on_a_terminal_a_bar_shows_the_same_figures() -> None:
     assert "ppl 12.50" in text
     assert "perplexity 4.48" in text
     assert "the same command goes on from here" in text
+
+
+def test_what_a_command_says_stands_above_the_bar(capsys: pytest.CaptureFixture[str]) -> None:
+    screen = io.StringIO()
+    with LiveDisplay(Console(file=screen, force_terminal=True, width=80)):
+        say("vocabulary: 400 word pieces")
+    assert "\x1b[2Kvocabulary: 400 word pieces\n" in screen.getvalue(), "the bar's line is cleared first"
+    assert capsys.readouterr().err == ""
 
 
 def test_where_nobody_looks_there_is_no_bar() -> None:

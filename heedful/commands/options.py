@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,8 +31,8 @@ recipe_argument = click.argument("recipe", type=FILE, required=False)
 
 
 def say(text: str) -> None:
-    """One line for the user, beside the output proper."""
-    click.echo(text, err=True)
+    """One line for the user, beside the output proper; by print, for click would write past a bar into its line."""
+    print(text, file=sys.stderr, flush=True)
 
 
 def layers_of(
