@@ -144,9 +144,11 @@ def _chain_tsv(files: Sequence[Path]) -> Iterator[SentencePair]:
 def _read_tsv(path: Path) -> Iterator[SentencePair]:
     number = 0
     for number, line in enumerate(read_lines(path), start=1):
-        fields = line.split("\t")
+        fields = line.split("\t") if line else ["", ""]  # a blank line is a pair of blank lines
         if len(fields) != 2:
-            raise DataError(f"{path}:{number}: {len(fields) - 1} tabs, where one must stand between source and target")
+            raise DataError(
+                f"{path}:{number}: {counted(len(fields) - 1, 'tab')}, where one must stand between source and target"
+            )
         yield SentencePair(*fields)
     if not number:
         raise DataError(f"{path} is empty")

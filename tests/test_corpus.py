@@ -146,13 +146,13 @@ def test_every_source_file_needs_a_target_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["", ".gz", ".xz"])
 def test_a_tsv_holds_both_sides(tmp_path: Path, kind: str) -> None:
-    first = write(tmp_path / f"a.tsv{kind}", "Hello\tHallo\r\n\tleer\n")
+    first = write(tmp_path / f"a.tsv{kind}", "Hello\tHallo\r\n\tleer\n\r\n")
     second = write(tmp_path / f"b.tsv{kind}", "\ufeffyes\tja")
-    pairs = [SentencePair("Hello", "Hallo"), SentencePair("", "leer"), SentencePair("yes", "ja")]
+    pairs = [SentencePair(*pair) for pair in (("Hello", "Hallo"), ("", "leer"), ("", ""), ("yes", "ja"))]
     assert list(read_pairs([first, second], [])) == pairs
 
 
-@pytest.mark.parametrize(("line", "tabs"), [("no tab", 0), ("", 0), ("a\tb\tc", 2)])
+@pytest.mark.parametrize(("line", "tabs"), [("no tab", 0), (" ", 0), ("a\tb\tc", 2)])
 def test_a_tsv_line_without_exactly_one_tab_is_named(tmp_path: Path, line: str, tabs: int) -> None:
     path = write(tmp_path / "a.tsv", f"Hello\tHallo\n{line}\n")
     with pytest.raises(DataError, match=f"a.tsv:2: {tabs} tabs"):
