@@ -43,13 +43,20 @@ def cautions(
 
 def cautions_at_start(config: Config, device: str) -> list[str]:
     """What can be known before a run has begun."""
-    found = _same_files(config) + _languages(config) + _schedule(config, []) + _left_out(config)
+    found = _same_files(config) + _same_validation(config) + _languages(config)
+    found += _schedule(config, []) + _left_out(config)
     return found + (_long_on_cpu(config) if device == "cpu" else [])
 
 
 def _same_files(config: Config) -> list[str]:
     both = {Path(name).resolve() for name in config.data.source} & {Path(name).resolve() for name in config.data.target}
     return [f"{path} is both source and target: the model learns to copy" for path in sorted(both)]
+
+
+def _same_validation(config: Config) -> list[str]:
+    """By name alone; `_overlap` looks at the pairs, when there are any to look at."""
+    both = {Path(n).resolve() for n in config.data.source} & {Path(n).resolve() for n in config.data.valid_source}
+    return [f"{path} is both training and validation text: validation scores are too good" for path in sorted(both)]
 
 
 def _languages(config: Config) -> list[str]:

@@ -48,6 +48,13 @@ def plan(order: Order) -> Plan:
     return replace(made, config=_with_languages(made.config))
 
 
+def missing_text(run: Path, config: Config) -> list[str]:
+    """Files that a start would refuse, and a dry one need not have; a run that has its tokens needs none."""
+    data = config.data
+    names = (*data.source, *data.target, *data.valid_source, *data.valid_target)
+    return [] if (run / "data").exists() else [name for name in names if not Path(name).is_file()]
+
+
 def warnings(run: Path, config: Config, device: str) -> list[str]:
     """What a user should read of a plan that is not refused; once: who goes on has read it."""
     if checkpoint.last_whole(run) is not None:

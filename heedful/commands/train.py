@@ -110,7 +110,7 @@ def _dry_run(order: Order) -> None:
     from heedful.checkpoint import TOKENIZER
     from heedful.config import to_toml
     from heedful.device import choose_device
-    from heedful.planning import plan, warnings
+    from heedful.planning import missing_text, plan, warnings
     from heedful.sizes import memory_estimate
 
     config = plan(order).config
@@ -124,6 +124,8 @@ def _dry_run(order: Order) -> None:
     )
     # A device that is named need not be here: what is to run elsewhere can be looked at anywhere.
     device = choose_device("auto").type if order.device == "auto" else order.device
+    for name in missing_text(order.run, config):
+        say(f"warning: {name}: no such file; training needs it")
     for warning in warnings(order.run, config, device):
         say(warning)
 
