@@ -20,6 +20,7 @@ from heedful.corpus import language_of, read_lines
 from heedful.counting import counted
 from heedful.errors import DataError
 from heedful.languages import base_language
+from heedful.lines import STDIN, input_lines
 from heedful.paper_bleu import has_paper_bleu, has_tokenised_bleu, lowercased_tokenised_bleu, paper_bleu
 from heedful.scores import (
     MAX_RESAMPLED_LINES,
@@ -117,12 +118,12 @@ def evaluate(
 
 
 def evaluate_files(hypotheses: Path, references: Sequence[Path], *, language: str = "") -> Report:
-    """Score a file against one or several reference files; the language is that of the first reference's name."""
+    """Score a file (- is stdin) against one or several; the language is that of the first reference's name."""
     return evaluate(
-        list(read_lines(hypotheses)),
+        list(input_lines(hypotheses)),
         [list(read_lines(path)) for path in references],
         language=language or next(filter(None, map(language_of, references)), ""),
-        hypotheses_name=str(hypotheses),
+        hypotheses_name="<stdin>" if hypotheses == STDIN else str(hypotheses),
         reference_names=[str(path) for path in references],
     )
 
@@ -174,6 +175,8 @@ def contrastive_accuracy(right_log_probs: Sequence[float], wrong_log_probs: Sequ
 
 
 def _check(lines: Sequence[str], references: References, name: str, reference_names: Sequence[str]) -> None:
+    if isinstance(lines, str) or any(isinstance(reference, str) for reference in references):
+        raise TypeError("lines are a list of strings, and references a list of such lists: evaluate(lines, [lines])")
     if not references:
         raise DataError(f"{name}: there is no reference to compare with")
     if not lines:

@@ -180,6 +180,10 @@ class Translator:
         """One translation for each text, in order."""
         if isinstance(texts, str):
             raise TypeError("translate takes a list of texts; put the text in brackets: translate([text])")
+        texts = list(texts)
+        for number, text in enumerate(texts, 1):
+            if not isinstance(text, str):
+                raise TypeError(f"translate takes a list of texts; text {number} is {text!r}, no string")
         return list(self.translate_lines(texts, options=options, prefixes=prefixes))
 
     def translate_lines(

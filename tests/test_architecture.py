@@ -150,7 +150,7 @@ ALLOWED: dict[str, set[str]] = {
         "trainer",
     },
     "planning": {"cautions", "checkpoint", "config", "corpus", "counting", "errors", "run_folder"},
-    "evaluation": {"counting", "errors", "corpus", "languages", "scores", "paper_bleu", "translation"},
+    "evaluation": {"counting", "errors", "corpus", "languages", "lines", "scores", "paper_bleu", "translation"},
     "export": {"errors", "config", "tokenizer", "model", "checkpoint", "lock", "export"},
     "attention_map": {"errors", "engines", "model", "packed", "tokenizer", "translation"},
     "worked": {"attention_map"},

@@ -311,6 +311,19 @@ def test_evaluating_a_model_and_a_file(heedful: Run, model: Path, text: Path) ->
     assert "nrefs:1" in same
 
 
+def test_hypotheses_come_through_a_pipe_too(heedful: Run, text: Path) -> None:
+    lines = (text / "train.de").read_bytes()
+    result = heedful("evaluate", "--hypotheses", "-", "-r", text / "train.de", stdin=lines)
+    assert result == heedful("evaluate", "--hypotheses", text / "train.de", "-r", text / "train.de")
+    fewer = heedful("evaluate", "--hypotheses", "-", "-r", text / "train.de", stdin=lines.splitlines(True)[0])
+    assert "<stdin> has 1 line and" in one_line(fewer)
+
+
+def test_hypotheses_are_not_searched_for(heedful: Run, text: Path) -> None:
+    files = ["--hypotheses", text / "train.de", "-r", text / "train.de"]
+    assert "--beam-size goes with -m MODEL" in one_line(heedful("evaluate", *files, "-b", "8"))
+
+
 def test_evaluate_wants_a_model_or_hypotheses(heedful: Run, text: Path) -> None:
     result = heedful("evaluate", "-r", text / "train.de")
     assert result.code == 2
@@ -386,6 +399,19 @@ def test_dry_run_warns_of_the_device_that_is_named_wherever_it_runs(
     done = heedful("train", *files, "--preset", "base", "--device", device, "--dry-run")
     assert done.code == 0
     assert ("days on a CPU" in done.err) == warned
+
+
+def test_dry_run_warns_of_text_that_is_not_there(heedful: Run, text: Path, tmp_path: Path) -> None:
+    files = ["-s", text / "train.en", "-t", tmp_path / "nowhere.de", "-o", tmp_path / "run"]
+    dry = heedful("train", *files, "--preset", "tiny", "--device", "cuda", "--dry-run")
+    assert (dry.code, dry.err) == (0, f"warning: {tmp_path / 'nowhere.de'}: no such file; training needs it\n")
+
+
+def test_dry_run_warns_of_validation_on_the_training_text(heedful: Run, text: Path, tmp_path: Path) -> None:
+    both = [text / "train.en", text / "train.de"]
+    files = ["-s", both[0], "-t", both[1], "--valid-source", both[0], "--valid-target", both[1]]
+    dry = heedful("train", *files, "-o", tmp_path / "run", "--preset", "tiny", "--dry-run")
+    assert f"{both[0]} is both training and validation text: validation scores are too good" in dry.err
 
 
 def test_dry_run_sees_that_half_of_the_validation_text_is_missing(heedful: Run, text: Path, tmp_path: Path) -> None:
@@ -600,6 +626,8 @@ def test_a_beam_without_room_says_what_is_meant_by_one(heedful: Run, model: Path
         (("--seed", "2"), "--seed goes with --sample"),
         (("--sample", "-b", "2"), "--beam-size does not go with --sample"),
         (("--greedy", "-b", "2"), "--greedy is a beam of 1"),
+        (("--n-best", "2", "--format", "text"), "--n-best 2 goes with --format nbest or jsonl"),
+        (("--prefix", "-"), "FILE and --prefix are both stdin"),
         (("--beam-width", "2"), "No such option"),
         (("-b", "many"), "'many' is not a valid integer"),
     ],

@@ -469,6 +469,12 @@ def test_what_cannot_be_scored_is_said(hypotheses: list[str], references: list[l
         evaluate(hypotheses, references, hypotheses_name="out.de")
 
 
+@pytest.mark.parametrize(("hypotheses", "references"), [(["ein", "Satz"], ["ein", "Satz"]), ("Satz", [["Satz"]])])
+def test_a_string_is_no_list_of_lines(hypotheses: list[str], references: list[list[str]]) -> None:
+    with pytest.raises(TypeError, match=r"evaluate\(lines, \[lines\]\)"):
+        evaluate(hypotheses, references)
+
+
 def test_files_are_scored_without_torch() -> None:
     code = "import sys, heedful.evaluation; sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)

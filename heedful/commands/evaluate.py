@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from heedful.commands.options import ENGINES, FILE, device_option, model_option, precision_option, say
 from heedful.counting import counted
@@ -42,7 +43,7 @@ def score(models: tuple[Path, ...], source: Path, target: Path, form: str, devic
 @click.command(short_help="BLEU, chrF and TER of a model or a file.")
 @click.option("-m", "--model", "models", type=FILE, multiple=True, help="Translate with this model, then score.")
 @click.option("-s", "--source", type=FILE, help="Source text, with -m.")
-@click.option("--hypotheses", type=FILE, help="Score this file instead of a model's translations.")
+@click.option("--hypotheses", type=FILE, help="Score this file (- is stdin) instead of a model's translations.")
 @click.option(
     "-r", "--reference", "references", type=FILE, multiple=True, required=True, help="May be given several times."
 )
@@ -79,6 +80,7 @@ def evaluate(
     from heedful.model_evaluation import evaluate_models
 
     if hypotheses is not None and not models and source is None and contrast is None:
+        _refuse_a_search()
         report = evaluate_files(hypotheses, references, language=language)
     elif models and source is not None and hypotheses is None:
         evaluated = evaluate_models(
@@ -98,6 +100,16 @@ def evaluate(
     else:
         raise click.UsageError("give either -m MODEL -s SOURCE, or --hypotheses FILE (without --contrast)")
     click.echo(report.to_json() if form == "json" else report.to_text())
+
+
+def _refuse_a_search() -> None:
+    """Options of translating, where there is nothing to translate."""
+    context = click.get_current_context()
+    for name in ("beam_size", "alpha", "engine", "precision"):
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(
+                f"--{name.replace('_', '-')} goes with -m MODEL; --hypotheses are translated already"
+            )
 
 
 def _keep(models: tuple[Path, ...], evaluated: Evaluated) -> None:

@@ -69,6 +69,10 @@ def translate(
     form = form or ("text" if search["n_best"] == 1 else "nbest")
     if alternatives and form != "jsonl":
         raise click.UsageError("--alternatives goes with --format jsonl")
+    if form == "text" and search["n_best"] > 1:
+        raise click.UsageError(
+            f"--n-best {search['n_best']} goes with --format nbest or jsonl; text has the best one alone"
+        )
     _refuse_what_would_not_count(search)
     _refuse_to_overwrite({"FILE": file, "--prefix": prefix, "-o": output, "--alignments": alignments})
     _refuse_uneven(file, prefix)
@@ -125,7 +129,9 @@ def _refuse_what_would_not_count(search: dict[str, Any]) -> None:
 
 
 def _refuse_to_overwrite(files: dict[str, Path | None]) -> None:
-    """One file under two names: what is read would be replaced by what is written."""
+    """One file under two names: what is read would be replaced by what is written; and stdin is read once."""
+    if files["FILE"] == files["--prefix"] == Path("-"):
+        raise click.UsageError("FILE and --prefix are both stdin; name a file for one of them")
     seen: dict[Path, str] = {}
     for name, path in files.items():
         if path is None or path == Path("-"):
