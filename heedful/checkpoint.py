@@ -89,8 +89,9 @@ def writing_whole(folder: Path) -> Iterator[Path]:
             _flush(path)
         _replace_folder(temporary, folder)
     except (OSError, SafetensorError) as error:
+        reason = getattr(error, "strerror", None) or error
         raise CheckpointError(
-            f"{folder}: could not be written ({error}); what was there before is still there"
+            f"{folder}: could not be written ({reason}); what was there before is still there"
         ) from None
     finally:
         shutil.rmtree(temporary, ignore_errors=True)

@@ -186,6 +186,15 @@ def test_a_mistake_is_one_line(
     assert line in str(result.exception)
 
 
+@pytest.mark.parametrize("choice", [["--kind", "cross"], ["--layer", "1"], ["--head", "1"]])
+def test_json_holds_all_and_refuses_a_choice(model: Path, tmp_path: Path, choice: list[str]) -> None:
+    output = tmp_path / "it.json"
+    result = CliRunner().invoke(commands, ["attend", "-m", str(model), TEXT[0], "-o", str(output), *choice])
+    assert result.exit_code == 2
+    assert f"{choice[0]} goes with .html, .svg and .png" in result.output
+    assert not output.exists()
+
+
 def test_positions_and_curves_are_written(tmp_path: Path) -> None:
     (tmp_path / "metrics.jsonl").write_text('{"kind": "step", "step": 1, "loss": 2.0}\n')
     for arguments in (

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from heedful.commands.options import FILE, device_option, say
 
@@ -15,19 +16,19 @@ if TYPE_CHECKING:
 
 FORMS = (".html", ".svg", ".png", ".json")
 KIND = click.Choice(["cross", "encoder", "decoder"])
-output_option = click.option("-o", "--output", type=FILE, required=True, help="File to write; its ending says what.")
+html_option = click.option("-o", "--output", type=FILE, required=True, help="HTML file to write.")
 
 
 @click.command(short_help="Draw which word looked at which, in one file.")
 @click.option("-m", "--model", type=FILE, required=True, help="Run folder, model folder or checkpoint.")
 @click.argument("text")
-@output_option
+@click.option("-o", "--output", type=FILE, required=True, help="File to write; its ending says what.")
 @click.option("--target", help="Look at this translation instead of the model's own, and list its training examples.")
 @click.option(
     "--kind", type=KIND, default="cross", show_default=True, help="Of .svg and .png, and shown first in .html."
 )
-@click.option("--layer", type=int, help="From 1; the last one unless told.")
-@click.option("--head", type=int, help="From 1; the mean of all unless told.")
+@click.option("--layer", type=int, help="Likewise, from 1; the last one unless told.")
+@click.option("--head", type=int, help="Likewise, from 1; the mean of all unless told.")
 @device_option
 def attend(
     model: Path,
@@ -43,6 +44,8 @@ def attend(
     from heedful.translation import Translator
 
     check_form(output, FORMS)
+    if output.suffix == ".json":
+        _refuse_a_choice()
     translator = Translator.load(model, device=device, engine="torch")
     if output.suffix == ".html":
         write(output, page(translator, model, text, target, kind, layer, head))
@@ -53,6 +56,14 @@ def attend(
     if target is not None:
         echo_examples(translator, text, target)
     say(f"{output} is written")
+
+
+def _refuse_a_choice() -> None:
+    """.json holds every kind, layer and head, so that none can be asked for."""
+    context = click.get_current_context()
+    for name in ("kind", "layer", "head"):
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"--{name} goes with .html, .svg and .png; .json holds every kind, layer and head")
 
 
 def page(
@@ -117,7 +128,7 @@ def echo_examples(translator: Translator, text: str, target: str) -> None:
 
 
 @click.command(short_help="Draw the positional encoding of section 3.5.")
-@output_option
+@html_option
 @click.option("--d-model", type=click.IntRange(1, 4096), default=512, show_default=True, help="The width of the model.")
 @click.option("--num-positions", type=click.IntRange(2, 4096), default=512, show_default=True, help="From 0 on.")
 def positions(output: Path, d_model: int, num_positions: int) -> None:
@@ -132,7 +143,7 @@ def positions(output: Path, d_model: int, num_positions: int) -> None:
 
 @click.command(short_help="Draw a run's training: loss, perplexity, BLEU.")
 @click.argument("run", type=FILE)
-@output_option
+@html_option
 def curves(run: Path, output: Path) -> None:
     """Draw what a RUN wrote down: loss, perplexity, BLEU and learning rate."""
     from heedful.drawing import html

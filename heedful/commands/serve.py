@@ -17,7 +17,13 @@ MODEL_HELP = "Run folder, model folder or checkpoint; several give several pairs
 @click.option("-m", "--model", "models", type=FILE, required=True, multiple=True, help=MODEL_HELP)
 @click.option("--host", default="127.0.0.1", show_default=True, help="0.0.0.0: every machine that reaches this one.")
 @click.option("--port", type=click.IntRange(0, 65535), default=5000, show_default=True, help="0: any that is free.")
-@click.option("--api-key", "keys", multiple=True, envvar="HEEDFUL_API_KEYS", help="Only clients with such a key.")
+@click.option(
+    "--api-key",
+    "keys",
+    multiple=True,
+    envvar="HEEDFUL_API_KEYS",
+    help="Only clients with such a key; or keys in HEEDFUL_API_KEYS.",
+)
 @click.option("--rate-limit", type=click.IntRange(0), default=0, help="Requests a minute of a client; 0: no limit.")
 @click.option("--char-limit", type=click.IntRange(1), default=20_000, show_default=True, help="Of a request.")
 @click.option("--batch-limit", type=click.IntRange(1), default=128, show_default=True, help="Texts of a request.")
