@@ -39,7 +39,7 @@ from heedful.grammar import LANGUAGES, Example, built_in_corpus
 from heedful.model.attention import Recorder, recorded_attention
 from heedful.model.transformer import Transformer
 from heedful.packed import pack_source, pack_target, shift_right
-from heedful.tokenizer import Tokenizer
+from heedful.tokenizer import SPACE, Tokenizer
 from heedful.translation import Translation
 
 Alignment: TypeAlias = tuple[tuple[int, int], ...]
@@ -79,7 +79,6 @@ DECAY = 3e-5  # of the regression: a large sum of squares must pay
 ITERATIONS = 50
 FLOOR = 1e-3  # below it a largest weight is none
 SHALLOW = 3  # decoders of so many layers align in their last one, deeper ones in the last but one
-EOS_ID = 0
 PLACES = ("decoder", "cross_attention"), ("encoder", "self_attention"), ("decoder", "self_attention")
 KEPT = "alignment-5"  # the number goes up when what is chosen changes
 
@@ -140,7 +139,7 @@ def word_of_piece(pieces: Sequence[str]) -> list[int]:
     """For each piece the number of the word that it is part of; a word begins where a piece begins with a space."""
     words, word = [], -1
     for piece in pieces:
-        word += piece.startswith("▁") or word < 0
+        word += piece.startswith(SPACE) or word < 0
         words.append(word)
     return words
 
@@ -151,7 +150,7 @@ def num_words(pieces: Sequence[str]) -> int:
 
 
 def _is_mark(piece: str) -> bool:
-    text = piece.removeprefix("▁")
+    text = piece.removeprefix(SPACE)
     return bool(text) and all(unicodedata.category(character).startswith("P") for character in text)
 
 
@@ -165,7 +164,7 @@ def _spoken(pieces: Sequence[str]) -> list[list[int]]:
 
 def _spelled(pieces: Sequence[str]) -> tuple[str, ...]:
     """The words in small letters, without punctuation marks."""
-    return tuple("".join(pieces[place] for place in group).lstrip("▁").casefold() for group in _spoken(pieces))
+    return tuple("".join(pieces[place] for place in group).lstrip(SPACE).casefold() for group in _spoken(pieces))
 
 
 def word_weights(weights_PTS: Tensor, source: Sequence[str], target: Sequence[str]) -> Words:
@@ -220,7 +219,7 @@ def ways_to_look(model: Transformer, source_ids: Sequence[int], target_ids: Sequ
 
     Each head of cross-attention; their mean, then each head of the encoder; each head of the decoder, then their mean.
     """
-    source, target = (np.array([*ids, EOS_ID], dtype=np.int64) for ids in (source_ids, target_ids))
+    source, target = (np.array([*ids, Tokenizer.eos_id], dtype=np.int64) for ids in (source_ids, target_ids))
     lengths, target_lengths = np.array([len(source)]), np.array([len(target)])
     with recorded_attention(model) as recorders:
         memory = model.encode(pack_source(source, lengths).to(model.device))

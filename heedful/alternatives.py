@@ -17,7 +17,7 @@ from heedful.counting import counted
 from heedful.engines import Foresight, Request, SearchOptions
 from heedful.errors import ConfigError, DataError
 from heedful.search import Hypothesis
-from heedful.tokenizer import Tokenizer
+from heedful.tokenizer import SPACE, Tokenizer
 from heedful.translation import TextHypothesis, Translation, Translator
 
 
@@ -90,7 +90,7 @@ def _next_tokens(translator: Translator, request: Request, own: tuple[int, ...],
     tokenizer = translator.tokenizer
     likeliest = translator.engine.next_tokens(request, tokenizer.vocab_size)
     pieces = tokenizer.pieces(token for token, _ in likeliest)
-    may_come = [piece.startswith("▁") or token in own for (token, _), piece in zip(likeliest, pieces, strict=True)]
+    may_come = [piece.startswith(SPACE) or token in own for (token, _), piece in zip(likeliest, pieces, strict=True)]
     return list(islice(compress(likeliest, may_come), count))
 
 

@@ -28,7 +28,7 @@ from heedful.model.attention import Recorder, recorded_attention
 from heedful.model.layers import AddAndNorm
 from heedful.model.transformer import Transformer
 from heedful.packed import pack_source, pack_target, shift_right
-from heedful.tokenizer import Tokenizer
+from heedful.tokenizer import SPACE, Tokenizer
 from heedful.translation import Translator, one_line
 
 Kind = Literal["cross", "encoder", "decoder"]
@@ -38,7 +38,7 @@ PLACES: dict[Kind, tuple[str, str]] = {
     "encoder": ("encoder", "self_attention"),
     "decoder": ("decoder", "self_attention"),
 }
-START, SPACE = "<s>", "▁"
+START = "<s>"
 
 _looked_into: WeakKeyDictionary[Transformer, Transformer] = WeakKeyDictionary()
 _one_at_a_time = Lock()

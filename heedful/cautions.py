@@ -15,7 +15,7 @@ from heedful.counting import counted
 from heedful.languages import base_language, has_spaces
 from heedful.shards import Shards, Side
 from heedful.sizes import num_parameters
-from heedful.tokenizer import Tokenizer
+from heedful.tokenizer import SPACE, Tokenizer
 
 PIECES_PER_WORD = 3.0  # so many or more: the vocabulary was learned from other text, or is too small
 BYTE_SHARE = 0.01  # of all tokens
@@ -141,7 +141,7 @@ def _chunks(side: Side, num_sentences: int) -> Iterator[tuple[Counts, Counts]]:
 
 def _pieces(counts_V: Counts, tokenizer: Tokenizer) -> list[str]:
     pieces = tokenizer.pieces(range(tokenizer.vocab_size))
-    begins_V = np.array([piece.startswith("▁") for piece in pieces])
+    begins_V = np.array([piece.startswith(SPACE) for piece in pieces])
     per_word = (counts_V.sum() - counts_V[tokenizer.eos_id]) / max(1, counts_V[begins_V].sum())
     if per_word < PIECES_PER_WORD:
         return []

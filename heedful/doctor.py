@@ -30,6 +30,7 @@ from heedful.export.marian import write_huggingface
 from heedful.grammar import LANGUAGES, built_in_corpus
 from heedful.run_folder import TRAINING_DATA, VALIDATION_DATA
 from heedful.shards import Shards, open_shards
+from heedful.tokenizer import Tokenizer
 from heedful.validation import sentences
 
 Ids: TypeAlias = Sequence[int]
@@ -38,7 +39,7 @@ Pair: TypeAlias = tuple[Ids, Ids]
 SENTENCES = 16
 EXACT = 1e-3  # nats a token: float32 differs by 1e-5, a mistake by more than 0.1
 ROUGH = 0.1  # the mean, for int8
-EOS_ID = 0
+EOS_ID = Tokenizer.eos_id
 CPU = torch.device("cpu")
 INSTALL = {"ctranslate2": "'heedful[fast]'", "transformers": "transformers"}
 

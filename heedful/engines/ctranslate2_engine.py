@@ -24,6 +24,7 @@ from heedful.engines import Computing, Request, SearchOptions, length_limit, win
 from heedful.errors import CheckpointError, ConfigError, DataError, DivergedError
 from heedful.export.ctranslate2 import library
 from heedful.search import Hypothesis, length_penalty
+from heedful.tokenizer import Tokenizer
 
 SCORED_PAIRS = 512  # at a time
 LIKE_OURS = 0.75  # |Y|^(¾α) grows as ((5 + |Y|) / 6)^α does where |Y| is 15: which W of those that ended are returned
@@ -140,7 +141,7 @@ class CTranslate2Engine:
     def _hypothesis(self, tokens: list[str], score: float | None, alpha: float) -> _Found:
         """A score is the log-probability divided by |Y|^α, eos counted in |Y|; that of a prefix is not in it."""
         ids = tuple(map(self.ids.__getitem__, tokens))
-        if not ids or ids[-1] != 0:
+        if not ids or ids[-1] != Tokenizer.eos_id:
             return _Found(ids, None)
         return _Found(ids[:-1], None if score is None else score * len(ids) ** alpha)
 

@@ -31,11 +31,11 @@ from heedful.model.transformer import Memory, Transformer
 from heedful.packed import Packed, pack_source, pack_target, shift_right
 from heedful.sampling import SampleRule, greedy_rule
 from heedful.search import BeamRule, BeamStep, History, Hypothesis, Rule, new_beams
+from heedful.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from heedful.engines.lanes import Lanes
 
-EOS_ID = 0
 PRECISIONS = ("auto", "bf16", "fp32")
 MAX_ROWS = 256  # more do not make a step more efficient
 SCORED_LOGITS = 2**25  # at a time
@@ -212,7 +212,7 @@ def _in_budget(
 
 def _joined(sentences: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
     """Sentences in one row, each with its eos; and their lengths."""
-    ids = np.concatenate([[*sentence, EOS_ID] for sentence in sentences]).astype(np.int64)
+    ids = np.concatenate([[*sentence, Tokenizer.eos_id] for sentence in sentences]).astype(np.int64)
     return ids, np.array([len(sentence) + 1 for sentence in sentences], dtype=np.int64)
 
 

@@ -29,7 +29,6 @@ from heedful.model.layers import AddAndNorm
 from heedful.model.transformer import Transformer
 from heedful.tokenizer import Tokenizer
 
-EOS_ID = 0
 MAX_POSITIONS = 1024
 PAD, PAD_BIAS = "<pad>", -1e9
 
@@ -56,7 +55,7 @@ def _generation_config(decode: DecodeConfig, vocab_size: int) -> dict[str, Any]:
         "bad_words_ids": [[vocab_size]],
         "decoder_start_token_id": vocab_size,
         "pad_token_id": vocab_size,
-        "eos_token_id": EOS_ID,
+        "eos_token_id": Tokenizer.eos_id,
         "num_beams": decode.beam_size,
         "length_penalty": decode.alpha,
         "max_length": MAX_POSITIONS,
@@ -106,7 +105,7 @@ def marian_config(config: ModelConfig, vocab_size: int) -> dict[str, Any]:
         "share_encoder_decoder_embeddings": True,
         "tie_word_embeddings": True,
         "max_position_embeddings": MAX_POSITIONS,
-        "eos_token_id": EOS_ID,
+        "eos_token_id": Tokenizer.eos_id,
         "forced_eos_token_id": None,
         "bos_token_id": None,
         "pad_token_id": vocab_size,
