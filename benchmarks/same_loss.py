@@ -24,9 +24,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from benchmarks.record import machine, save
-from heedful.checkpoint import CONFIG
 from heedful.config import Layer, read_toml, resolve, setting
-from heedful.run_folder import write_config
+from heedful.run_folder import CONFIG, write_config
 
 IMAGES = Path(__file__).parent.parent / "docs" / "images"
 ROADS = {"bf16": "bf16 kernels", "fp32": "plain float32"}

@@ -24,6 +24,7 @@ from heedful.corpus import text_digest, uncompressed
 from heedful.errors import CheckpointError, DataError
 from heedful.evaluation import Report
 from heedful.provenance import Machine
+from heedful.run_folder import CONFIG, MODEL
 from heedful.starts import Share
 from heedful.whole import write_whole
 
@@ -162,9 +163,9 @@ def _card_file(path: Path) -> Path:
         raise CheckpointError(f"{path}: no such file or folder; a card is a file, or lies in a run or model folder")
     if path.is_file():
         return path
-    places = [path / CARD, path / "model" / CARD]
+    places = [path / CARD, path / MODEL / CARD]
     found = next((place for place in places if place.is_file()), None)
-    if found is None and not any((place.parent / "config.toml").is_file() for place in places):
+    if found is None and not any((place.parent / CONFIG).is_file() for place in places):
         raise CheckpointError(f"{path}: holds no {CARD}, and is no run or model folder")
     if found is None:
         raise CheckpointError(f"{path}: holds no {CARD}; heedful evaluate -m {path} … writes one")

@@ -30,10 +30,10 @@ from torch import Tensor
 from heedful.config import Config, read_toml, resolve, to_toml
 from heedful.errors import CheckpointError
 from heedful.model.transformer import Transformer
+from heedful.run_folder import CHECKPOINTS, CONFIG, MODEL, TOKENIZER
 from heedful.tokenizer import Tokenizer
 
 WEIGHTS, MOMENTS, STATE = "model.safetensors", "state.safetensors", "state.json"
-CONFIG, TOKENIZER, MODEL, CHECKPOINTS = "config.toml", "tokenizer.model", "model", "checkpoints"
 FORMAT = {"format": "heedful", "version": "1"}
 
 

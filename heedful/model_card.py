@@ -24,11 +24,11 @@ from heedful.card import (
     write_card,
 )
 from heedful.card_tables import to_markdown
-from heedful.checkpoint import MODEL, TOKENIZER, ModelFiles, find_model, load_config, weights_digest
+from heedful.checkpoint import ModelFiles, find_model, load_config, weights_digest
 from heedful.encoding import Encoding
 from heedful.errors import DataError
 from heedful.provenance import machine, now
-from heedful.run_folder import TRAINING_DATA, VALIDATION_DATA
+from heedful.run_folder import MODEL, TOKENIZER, TRAINING_DATA, VALIDATION_DATA
 from heedful.shards import is_current, open_shards
 from heedful.sizes import num_parameters
 from heedful.starts import Place, Share, Start, begin, read_starts, shares

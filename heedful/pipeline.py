@@ -34,7 +34,10 @@ from heedful.model_card import card_in, write_start, write_training_card
 from heedful.planning import Order, plan, warnings
 from heedful.provenance import commit
 from heedful.run_folder import (
+    CONFIG,
     METRICS,
+    MODEL,
+    TOKENIZER,
     TRAINING_DATA,
     VALIDATION_DATA,
     Plan,
@@ -121,7 +124,7 @@ def _kept(run: Path) -> str:
         return f"{last} is kept, and the same command goes on from there"
     if has_begun(run):
         return f"vocabulary and encoded text are kept in {run}, and the same command goes on from there"
-    if (run / checkpoint.TOKENIZER).exists():
+    if (run / TOKENIZER).exists():
         return f"the vocabulary is kept in {run}, and the same command goes on from there"
     return "nothing was made yet, and the same command begins anew"
 
@@ -133,10 +136,10 @@ def _say_nothing(text: str) -> None:
 def _clean_up(run: Path, made: Plan) -> None:
     """Take away what a killed start left half done; what a run that has begun says of itself stays as it is."""
     checkpoint.remove_unfinished(run)
-    card_in(run / checkpoint.MODEL)  # one that cannot be read would not be replaced: better said now than in the end
+    card_in(run / MODEL)  # one that cannot be read would not be replaced: better said now than in the end
     if not has_begun(run):
         if not _is_config_of(run, made.config):
-            (run / checkpoint.TOKENIZER).unlink(missing_ok=True)  # made by other settings, and used by nothing yet
+            (run / TOKENIZER).unlink(missing_ok=True)  # made by other settings, and used by nothing yet
         write_config(run, made.config)
 
 
@@ -152,7 +155,7 @@ def _plain(value: object) -> str:
 
 
 def _is_config_of(run: Path, config: Config) -> bool:
-    path = run / checkpoint.CONFIG
+    path = run / CONFIG
     return path.is_file() and path.read_text(encoding="utf-8") == to_toml(config)
 
 
@@ -169,11 +172,11 @@ def _prepared(
         _keep_plan(run, made, say)
     world.barrier()
     valid = open_shards(run / VALIDATION_DATA) if made.config.data.valid_source else None
-    return Tokenizer.load(run / checkpoint.TOKENIZER), open_shards(run / TRAINING_DATA), valid
+    return Tokenizer.load(run / TOKENIZER), open_shards(run / TRAINING_DATA), valid
 
 
 def _tokenizer(run: Path, made: Plan, say: Callable[[str], None]) -> Tokenizer:
-    path, config = run / checkpoint.TOKENIZER, made.config
+    path, config = run / TOKENIZER, made.config
     if path.exists() and _is_of_other_text(run, config):
         say("the training text is not what the vocabulary was made from: both are made anew")
         path.unlink()
@@ -190,7 +193,7 @@ def _is_of_other_text(run: Path, config: Config) -> bool:
 
     Encoded text knows its files by content; without it a younger file tells.
     """
-    path, source, target = run / checkpoint.TOKENIZER, _paths(config.data.source), _paths(config.data.target)
+    path, source, target = run / TOKENIZER, _paths(config.data.source), _paths(config.data.target)
     if checkpoint.last_whole(run) or not all(file.exists() for file in (*source, *target)):
         return False
     if any(file.stat().st_mtime_ns > path.stat().st_mtime_ns for file in (*source, *target)):
@@ -314,7 +317,7 @@ def _train(
     finished = reason in ("steps", "patience")
     if finished and trainer.world.is_first:
         _finish(trainer, run, say)
-    model, progress = run / checkpoint.MODEL if finished else None, trainer.progress
+    model, progress = run / MODEL if finished else None, trainer.progress
     return Outcome(run, model, progress.step, progress.seconds, reason, scores)
 
 
@@ -341,7 +344,7 @@ def _finish(trainer: Trainer, run: Path, say: Callable[[str], None]) -> None:
 
     The model's folder is replaced when all of it is there: a card with scores is at no moment without them.
     """
-    config, model = trainer.config, run / checkpoint.MODEL
+    config, model = trainer.config, run / MODEL
     train_config = config.train
     if train_config.ema_decay:
         paths = [checkpoint.step_folder(run, checkpoint.checkpoint_steps(run)[-1]) / checkpoint.WEIGHTS]
@@ -351,7 +354,7 @@ def _finish(trainer: Trainer, run: Path, say: Callable[[str], None]) -> None:
         names = ", ".join(path.parent.name for path in paths)
         say(f"averaging {len(paths)} of at most {train_config.average_last} checkpoints: {names}")
     with holding(model), checkpoint.writing_whole(model) as folder:
-        checkpoint.write_model(folder, checkpoint.average(paths), config, run / checkpoint.TOKENIZER)
+        checkpoint.write_model(folder, checkpoint.average(paths), config, run / TOKENIZER)
         _fit_language_id(config, folder, model)
         write_training_card(folder, run, trainer, paths)
         keep_cache(model, folder)

@@ -20,7 +20,7 @@ from heedful.lock import held
 from heedful.whole import write_whole
 
 CONFIG, TOKENIZER, METRICS, LOCK = "config.toml", "tokenizer.model", "metrics.jsonl", ".lock"
-CHECKPOINTS = "checkpoints"
+CHECKPOINTS, MODEL = "checkpoints", "model"
 TRAINING_DATA, VALIDATION_DATA = "data/train", "data/valid"
 
 # What may change between two starts of a run. Files may move: what counts is what is in them.

@@ -61,7 +61,7 @@ ALLOWED: dict[str, set[str]] = {
     "loss": {"packed"},
     "schedule": set(),
     "device": {"errors"},
-    "checkpoint": {"errors", "config", "tokenizer", "model"},
+    "checkpoint": {"errors", "config", "run_folder", "tokenizer", "model"},
     "distributed": {"errors"},
     "mixed_precision": set(),
     "moving_average": set(),
@@ -131,7 +131,7 @@ ALLOWED: dict[str, set[str]] = {
     "significance": {"errors", "scores"},
     "provenance": {"counting"},
     "starts": {"provenance", "run_folder"},
-    "card": {"errors", "whole", "config", "corpus", "evaluation", "provenance", "starts"},
+    "card": {"errors", "whole", "config", "corpus", "evaluation", "provenance", "run_folder", "starts"},
     "card_tables": {"card", "counting", "config", "evaluation", "starts"},
     "card_comparison": {"card", "card_tables", "config", "evaluation", "significance"},
     "model_card": {

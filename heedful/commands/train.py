@@ -107,10 +107,10 @@ def _launch(order: Order, nproc: int) -> int:
 
 
 def _dry_run(order: Order) -> None:
-    from heedful.checkpoint import TOKENIZER
     from heedful.config import to_toml
     from heedful.device import choose_device
     from heedful.planning import missing_text, plan, warnings
+    from heedful.run_folder import TOKENIZER
     from heedful.sizes import memory_estimate
 
     config = plan(order).config
