@@ -12,7 +12,7 @@ import math
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, get_args, get_origin
 
 import msgspec
 from msgspec import Meta, Struct
@@ -261,11 +261,18 @@ def _nearest(name: str, known: Iterable[str]) -> str:
 
 def check_value(section: str, field: str, value: object) -> None:
     """Is it one that this field can have? Whether it goes with the others `resolve` says."""
-    kinds = {each.name: each.type for each in msgspec.structs.fields(type(getattr(Config(), section)))}
+    name = f"{section}.{field}"
     try:
-        msgspec.convert(value, kinds[field], strict=True)
+        msgspec.convert(value, _kind(name), strict=True)
     except msgspec.ValidationError as error:
-        raise ConfigError(_wrong_value(f"{section}.{field}", value, str(error))) from None
+        raise ConfigError(_wrong_value(name, value, str(error))) from None
+
+
+def _kind(name: str) -> Any:
+    """The type of a setting's values."""
+    section, _, field = name.partition(".")
+    fields = msgspec.structs.fields(type(getattr(Config(), section)))
+    return next((each.type for each in fields if each.name == field), None)
 
 
 def _readable(error: msgspec.ValidationError, merged: Layer) -> str:
@@ -277,7 +284,9 @@ def _readable(error: msgspec.ValidationError, merged: Layer) -> str:
 
 
 def _wrong_value(name: str, value: object, problem: str) -> str:
-    problem = problem.partition(" - at ")[0].replace("`", "")
+    if get_origin(_kind(name)) is Literal:
+        return f"{name} = {value!r} is unknown; choose one of {', '.join(get_args(_kind(name)))}"
+    problem = problem.partition(" - at ")[0].replace("`", "").replace("array", 'a list such as ["train.en"]')
     return f"{name} = {value!r}: {problem[:1].lower()}{problem[1:]}"
 
 

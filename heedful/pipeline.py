@@ -285,7 +285,10 @@ def _trainer(
 
 
 def _resume(trainer: Trainer, last: Path, say: Callable[[str], None]) -> None:
-    snapshot = checkpoint.load_snapshot(last)
+    try:
+        snapshot = checkpoint.load_snapshot(last)
+    except CheckpointError as error:
+        raise CheckpointError(f"{error}; without {last} the run goes on from the checkpoint before it") from None
     trainer.restore(snapshot, last)
     say(f"going on from step {trainer.progress.step:,} ({last})")
     for name, now in trainer.surroundings().items():

@@ -72,6 +72,8 @@ def test_any_value_comes_back_from_toml(path: str, language: str, steps: int, dr
         ("model.d_modl=3", "there is no setting model.d_modl; did you mean model.d_model?"),
         ("modl.d_model=3", "there is no section 'modl'; did you mean model?"),
         ("model.d_model=many", "model.d_model = 'many': expected int, got str"),
+        ("train.precision=fp8", "train.precision = 'fp8' is unknown; choose one of auto, fp32, bf16, fp64"),
+        ("data.source=train.en", "data.source = 'train.en': expected a list such as [\"train.en\"], got str"),
         ("model.dropout=1.5", "model.dropout = 1.5: expected float < 1.0"),
         ("model.num_heads=7", "model.d_model = 512 does not divide into model.num_heads = 7 equal heads"),
         ("train.precision=fp8", "train.precision = 'fp8'"),

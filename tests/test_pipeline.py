@@ -478,6 +478,18 @@ def test_encoded_text_that_was_removed_is_made_anew_and_the_run_stays_what_it_is
     assert_same_weights(tmp_path / "run", tmp_path / "whole")
 
 
+def test_a_damaged_checkpoint_is_named_and_the_one_before_goes_on_without_it(text: Path, tmp_path: Path) -> None:
+    train: Layer = {"train": {"steps": 4, "checkpoint_steps": 2}}
+    start(tmp_path / "run", files(text), train)
+    last = tmp_path / "run" / "checkpoints" / "step-00000004"
+    (last / "model.safetensors").write_bytes(b"")
+    with pytest.raises(CheckpointError, match=f"without {last} the run goes on from the checkpoint before it"):
+        start(tmp_path / "run", {"train": {"steps": 6}})
+    shutil.rmtree(last)
+    _, _, said = start(tmp_path / "run", {"train": {"steps": 6}})
+    assert any("going on from step 2 " in line for line in said)
+
+
 def test_a_run_goes_on_without_its_text(text: Path, tmp_path: Path) -> None:
     copies = {name: tmp_path / name for name in ("a.xx", "a.yy")}
     for (_, copy), original in zip(copies.items(), ("train.xx", "train.yy"), strict=True):
