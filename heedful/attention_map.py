@@ -53,10 +53,6 @@ class Tokens:
     words: tuple[str, ...]
     word_of_piece: tuple[int, ...]
 
-    def pieces_of(self, word: int) -> list[int]:
-        """The places of a word's pieces."""
-        return [place for place, owner in enumerate(self.word_of_piece) if owner == word]
-
 
 @dataclass(frozen=True, slots=True)
 class Residual:

@@ -50,8 +50,8 @@ class MemoryEstimate:
         return self.parameters + self.activations + self.logits
 
 
-def memory_estimate(config: Config, vocab_size: int, *, bytes_per_number: int = 4) -> MemoryEstimate:
-    """What one process will need: a count of the tensors that autograd keeps, not a measurement."""
+def memory_estimate(config: Config, vocab_size: int) -> MemoryEstimate:
+    """What one process will need in float32: a count of the tensors that autograd keeps, not a measurement."""
     model = config.model
     rows = config.train.micro_batch_tokens
     heads = model.num_heads * (2 * model.head_d_k + 2 * model.head_d_v)
@@ -59,6 +59,6 @@ def memory_estimate(config: Config, vocab_size: int, *, bytes_per_number: int = 
     layers = model.encoder_layers * (attention + feed_forward) + model.decoder_layers * (2 * attention + feed_forward)
     return MemoryEstimate(
         parameters=(20 if config.train.ema_decay else 16) * num_parameters(model, vocab_size),
-        activations=rows * layers * bytes_per_number,
-        logits=3 * rows * vocab_size * bytes_per_number,
+        activations=4 * rows * layers,
+        logits=4 * 3 * rows * vocab_size,
     )

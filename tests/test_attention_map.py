@@ -52,7 +52,8 @@ def test_words_are_what_stands_between_spaces(translator: Translator) -> None:
         ids = translator.tokenizer.encode(text)
         tokens = tokens_of(translator.tokenizer, [*ids, translator.tokenizer.eos_id])
         assert list(tokens.words) == [*text.split(" "), "</s>"]
-        assert "".join(tokens.pieces[i] for i in tokens.pieces_of(1)).replace("▁", "") == text.split(" ")[1]
+        second = [piece for piece, word in zip(tokens.pieces, tokens.word_of_piece, strict=True) if word == 1]
+        assert "".join(second).replace("▁", "") == text.split(" ")[1]
 
 
 def test_what_the_decoder_reads_is_what_it_writes_one_place_later(found: AttentionMap) -> None:
@@ -117,7 +118,7 @@ def test_a_head_that_looks_at_one_word_from_everywhere_is_named_after_it(found: 
     example = Example(SOURCE, TARGET, (), (), ())
     words = found.source.words
     at_the = torch.zeros_like(found.weights_LHTS["cross"])
-    at_the[..., found.source.pieces_of(words.index("the"))[0]] = 1.0
+    at_the[..., found.source.word_of_piece.index(words.index("the"))] = 1.0
     one = roles([(replace(found, weights_LHTS={"cross": at_the}), example)] * 3, "cross")
     assert (one.label(0, 0), one.favourites[0, 0], float(one.shares_LH["word"][0, 0])) == ("word", "the", 1.0)
     at_end = torch.zeros_like(at_the)
