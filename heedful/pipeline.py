@@ -8,7 +8,7 @@ done.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from itertools import chain
@@ -24,7 +24,6 @@ from heedful.corpus import read_pairs
 from heedful.counting import counted
 from heedful.device import choose_device
 from heedful.distributed import World, check_micro_batches, process_group, world_from_environment
-from heedful.encoding import Encoding
 from heedful.errors import CheckpointError
 from heedful.export.cache import keep_cache
 from heedful.interruption import Interrupted, Interruption
@@ -32,6 +31,7 @@ from heedful.metrics import run_metrics
 from heedful.model.transformer import Transformer
 from heedful.model_card import card_in, write_start, write_training_card
 from heedful.planning import Order, plan, warnings
+from heedful.preparing import make_shards, make_tokenizer, paths
 from heedful.provenance import commit
 from heedful.run_folder import (
     CONFIG,
@@ -47,7 +47,7 @@ from heedful.run_folder import (
     locked,
     write_config,
 )
-from heedful.shards import Counts, Shards, is_current, is_of_other_text, open_shards, prepare
+from heedful.shards import Shards, open_shards
 from heedful.tokenizer import Tokenizer
 from heedful.trainer import Trainer, use_deterministic_algorithms
 from heedful.training import EndRecord, Record, Scores, StepRecord, Validate, ValidationRecord, train, validate_now
@@ -167,87 +167,12 @@ def _prepared(
 ) -> tuple[Tokenizer, Shards, Shards | None]:
     """Tokenizer and shards; the first rank makes them, the others open what it made."""
     if world.is_first:
-        tokenizer = _tokenizer(run, made, say)
-        _make_shards(run, made.config, tokenizer, say)
+        tokenizer = make_tokenizer(run, made, say)
+        make_shards(run, made.config, tokenizer, say)
         _keep_plan(run, made, say)
     world.barrier()
     valid = open_shards(run / VALIDATION_DATA) if made.config.data.valid_source else None
     return Tokenizer.load(run / TOKENIZER), open_shards(run / TRAINING_DATA), valid
-
-
-def _tokenizer(run: Path, made: Plan, say: Callable[[str], None]) -> Tokenizer:
-    path, config = run / TOKENIZER, made.config
-    if path.exists() and _is_of_other_text(run, config):
-        say("the training text is not what the vocabulary was made from: both are made anew")
-        path.unlink()
-    if not path.exists():
-        if config.tokenizer.model:
-            Tokenizer.load(Path(config.tokenizer.model)).save(path)
-        else:
-            _learn_tokenizer(made, say).save(path)
-    return Tokenizer.load(path)
-
-
-def _is_of_other_text(run: Path, config: Config) -> bool:
-    """Whether the text changed after the vocabulary was made; with a checkpoint, what there is must do.
-
-    Encoded text knows its files by content; without it a younger file tells.
-    """
-    path, source, target = run / TOKENIZER, _paths(config.data.source), _paths(config.data.target)
-    if checkpoint.last_whole(run) or not all(file.exists() for file in (*source, *target)):
-        return False
-    if any(file.stat().st_mtime_ns > path.stat().st_mtime_ns for file in (*source, *target)):
-        return True
-    return is_of_other_text(run / TRAINING_DATA, source, target, Encoding.for_training(config, Tokenizer.load(path)))
-
-
-def _learn_tokenizer(made: Plan, say: Callable[[str], None]) -> Tokenizer:
-    """Of the size that the user named, or else as near to the preset's as the text allows."""
-    config = made.config
-    wanted, seed, lines = config.tokenizer.vocab_size, config.train.seed, _training_lines(config)
-    if "tokenizer.vocab_size" in made.named:
-        tokenizer = Tokenizer.learn(lines, wanted, seed=seed)
-    else:
-        tokenizer = Tokenizer.learn_at_most(lines, wanted, seed=seed)
-    shrunk = f" (the text does not fill the preset's {wanted:,})" if tokenizer.vocab_size < wanted else ""
-    say(f"vocabulary: {tokenizer.vocab_size:,} word pieces for both languages{shrunk}")
-    return tokenizer
-
-
-def _training_lines(config: Config) -> Iterator[str]:
-    for pair in read_pairs(_paths(config.data.source), _paths(config.data.target)):
-        yield pair.source
-        yield pair.target
-
-
-def _paths(names: Sequence[str]) -> list[Path]:
-    return [Path(name) for name in names]
-
-
-def _make_shards(run: Path, config: Config, tokenizer: Tokenizer, say: Callable[[str], None]) -> None:
-    data, resuming = config.data, checkpoint.last_whole(run) is not None
-    parts = {
-        TRAINING_DATA: (data.source, data.target, Encoding.for_training(config, tokenizer)),
-        VALIDATION_DATA: (data.valid_source, data.valid_target, Encoding.for_validation(config, tokenizer)),
-    }
-    for name, (sources, targets, encoding) in parts.items():
-        source, target = _paths(sources), _paths(targets)
-        folder = run / name
-        if not source or (folder.is_dir() and not all(file.exists() for file in (*source, *target))):
-            continue  # the text has gone elsewhere, but its tokens are here
-        if name == TRAINING_DATA and resuming and not is_current(folder, source, target, encoding):
-            if is_of_other_text(folder, source, target, encoding):
-                raise CheckpointError(
-                    f"{run}: the training text is not what this run began with; take a new folder (-o)"
-                )
-            say(f"{folder} was removed or damaged: it is made anew from the training text, which should be the same")
-        shards = prepare(folder, source, target, encoding)
-        drawn = f", in {shards.num_encodings} encodings" if shards.num_encodings > 1 else ""
-        say(f"{'training' if name == TRAINING_DATA else 'validation'} text: {_counted(shards.counts)}{drawn}")
-
-
-def _counted(counts: Counts) -> str:
-    return f"{counts.kept:,} of {counts.read:,} pairs, {counts.target_tokens:,} target tokens ({counts.left_out})"
 
 
 # ------------------------------------------------------------------------------------------------ numbers → a model
@@ -368,7 +293,7 @@ def _fit_language_id(config: Config, folder: Path, before: Path) -> None:
 
     Where the text has gone, what was fitted on it `before` stays.
     """
-    data, source, target = config.data, _paths(config.data.source), _paths(config.data.target)
+    data, source, target = config.data, paths(config.data.source), paths(config.data.target)
     if not all(path.exists() for path in (*source, *target)):
         if (before / language_id.FILE).is_file():
             shutil.copy(before / language_id.FILE, folder)

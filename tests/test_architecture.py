@@ -149,6 +149,7 @@ ALLOWED: dict[str, set[str]] = {
         "tokenizer",
         "trainer",
     },
+    "preparing": {"checkpoint", "config", "corpus", "encoding", "errors", "run_folder", "shards", "tokenizer"},
     "planning": {"cautions", "checkpoint", "config", "corpus", "counting", "errors", "run_folder"},
     "evaluation": {"counting", "errors", "corpus", "languages", "lines", "scores", "paper_bleu", "translation"},
     "export": {"errors", "config", "tokenizer", "model", "checkpoint", "lock", "export"},

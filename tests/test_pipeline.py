@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from heedful import preparing
 from heedful.checkpoint import checkpoint_steps, find_model, load_tensors
 from heedful.config import Layer
 from heedful.errors import CheckpointError, ConfigError, DataError
@@ -247,15 +248,15 @@ def test_a_signal_ends_the_run_after_a_checkpoint(
 
 def end_in(stage: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C when a run is about to do this."""
-    monkeypatch.setattr(f"heedful.pipeline.{stage}", lambda *_, **__: signal.raise_signal(signal.SIGINT))
+    monkeypatch.setattr(f"heedful.{stage}", lambda *_, **__: signal.raise_signal(signal.SIGINT))
 
 
 @pytest.mark.parametrize(
     ("stage", "kept"),
     [
-        ("_learn_tokenizer", "nothing was made yet, and the same command begins anew"),
-        ("_make_shards", "the vocabulary is kept in {run}, and the same command goes on from there"),
-        ("_trainer", "vocabulary and encoded text are kept in {run}, and the same command goes on from there"),
+        ("preparing._learn_tokenizer", "nothing was made yet, and the same command begins anew"),
+        ("pipeline.make_shards", "the vocabulary is kept in {run}, and the same command goes on from there"),
+        ("pipeline._trainer", "vocabulary and encoded text are kept in {run}, and the same command goes on from there"),
     ],
 )
 def test_ctrl_c_before_the_first_step_says_what_is_kept(
@@ -272,7 +273,7 @@ def test_ctrl_c_before_the_first_step_says_what_is_kept(
     assert start(run, files(text), {"train": {"steps": 1}})[0].step == 1
 
 
-@pytest.mark.parametrize("stage", ["_make_shards", "_trainer"])
+@pytest.mark.parametrize("stage", ["pipeline.make_shards", "pipeline._trainer"])
 def test_text_that_changed_before_the_first_step_gets_a_vocabulary_of_its_own(
     text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str
 ) -> None:
@@ -545,6 +546,19 @@ def test_a_run_begins_with_its_cautions_and_goes_on_without(text: Path, tmp_path
         assert all(said.index(line) < said.index("training begins: 2 steps on cpu") for line in found)
         assert any("never leaves the warm-up" in line for line in found) == warned
         assert ("training begins: 2 steps on cpu" in said) == warned
+
+
+def test_who_waits_for_a_large_text_hears_how_far_it_is(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = {"train": {"steps": 1}}
+    _, _, quiet = start(tmp_path / "quick", files(text), slow)
+    monkeypatch.setattr(preparing, "QUIET_SECONDS", 0.0)
+    monkeypatch.setattr(preparing, "FEW_PAIRS", 50)
+    _, _, said = start(tmp_path / "slow", files(text), slow)
+    assert not [line for line in quiet if "so far" in line]
+    assert "vocabulary: 50 pairs read so far" in said
+    assert [line for line in said if line.startswith("training text: ") and line.endswith(" pairs read so far")]
 
 
 def test_a_run_without_text_is_refused(tmp_path: Path) -> None:
