@@ -35,6 +35,7 @@ def run_demo(pair: str, folder: Path, *, seed: int, steps: int | None) -> int:
     """Write the corpus, train, score, translate; returns the exit code."""
     source, target = split_pair(pair)
     text, run = folder / "corpus", folder / "run"
+    _refuse_another_pair(folder, text, {source, target})
     if not (text / f"test.{target}").exists():
         say(f"writing the built-in corpus, {pair}, to {text}")
         write_corpus(text, source, target)
@@ -46,6 +47,13 @@ def run_demo(pair: str, folder: Path, *, seed: int, steps: int | None) -> int:
     _report(outcome, text, source, target)
     _next_commands(run, text, source, target)
     return 0
+
+
+def _refuse_another_pair(folder: Path, text: Path, languages: set[str]) -> None:
+    """Two pairs have files of the same names, and the second would replace those of the first."""
+    there = {path.suffix.removeprefix(".") for path in text.glob("train.*")}
+    if there and there != languages:
+        raise ConfigError(f"{folder} holds the demo of {' and '.join(sorted(there))}; name another folder with -o")
 
 
 def _order(text: Path, run: Path, source: str, target: str, seed: int, steps: int | None) -> Order:

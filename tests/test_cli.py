@@ -648,6 +648,15 @@ def test_invalid_input_is_named_with_its_line_and_leaves_the_output_file(
     assert out.read_text() == "precious"
 
 
+def test_a_demo_leaves_that_of_another_pair_alone(heedful: Run, tmp_path: Path) -> None:
+    (tmp_path / "corpus").mkdir()
+    for language in ("ko", "en"):
+        (tmp_path / "corpus" / f"train.{language}").write_text("precious")
+    message = one_line(heedful("demo", "--pair", "en-de", "-o", tmp_path, "--steps", "1"))
+    assert "holds the demo of en and ko; name another folder with -o" in message
+    assert (tmp_path / "corpus" / "train.en").read_text() == "precious"
+
+
 def test_a_pair_that_the_corpus_has_not_is_named(heedful: Run, tmp_path: Path) -> None:
     assert "'en-fr'" in one_line(heedful("corpus", "--pair", "en-fr", "-o", tmp_path / "c"))
     assert "'en-en'" in one_line(heedful("demo", "--pair", "en-en"))
