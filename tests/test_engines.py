@@ -244,6 +244,7 @@ def test_models_of_different_vocabularies_are_refused(model: Transformer) -> Non
         ({"n_best": 0}, "n_best = 0"),
         ({"alpha": -1.0}, "alpha = -1"),
         ({"alpha": float("nan")}, "alpha = nan"),
+        ({"alpha": 1e9}, "alpha = 1000000000.0 is not between 0 and 100"),
         ({"max_extra": -1}, "max_extra = -1"),
     ],
 )

@@ -69,7 +69,7 @@ class SearchOptions:
 
     def __post_init__(self) -> None:
         _check(self.beam_size >= 1, f"beam_size = {self.beam_size} is below 1; 1 is greedy search")
-        _check(0 <= self.alpha < math.inf, f"alpha = {self.alpha} is no number from 0 on; 0 is no length penalty")
+        _check(0 <= self.alpha <= 100, f"alpha = {self.alpha} is not between 0 and 100; 0 is no length penalty")
         _check(self.max_extra >= 0, f"max_extra = {self.max_extra} is below 0; 0: no output is longer than its source")
         _check(self.n_best >= 1, f"n_best = {self.n_best} is below 1; 1 is the best hypothesis alone")
         _check(
