@@ -16,6 +16,16 @@ from typing import Any
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 ERROR_FILE = "HEEDFUL_ERROR_FILE"  # the environment variable that names where to note an exit code
 MAX_RESTARTS = 3  # after that something is wrong that starting again does not mend
+# torchrun, which would end in a traceback when it has passed a signal on and its workers have left.
+LAUNCHER = """
+import sys
+from torch.distributed.elastic.multiprocessing.api import SignalException
+from torch.distributed.run import main
+try:
+    main()
+except SignalException as error:
+    sys.exit(128 + error.sigval)
+"""
 
 
 class Interrupted(SystemExit):
@@ -68,7 +78,7 @@ def run_torchrun(num_processes: int, arguments: Sequence[str], *, say: Callable[
     When one of them dies all are started again, up to `MAX_RESTARTS` times, and go on from the last checkpoint. What
     ends with an error of ours would end so again, and is not. (torchrun's own restarts read the addresses of the dead.)
     """
-    launch = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={num_processes}", "-m", "heedful"]
+    launch = ["-c", LAUNCHER, "--standalone", f"--nproc-per-node={num_processes}", "-m", "heedful"]
     threads = {"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // num_processes))}
     with Interruption() as interruption, tempfile.TemporaryDirectory() as folder:
         interruption.requested()

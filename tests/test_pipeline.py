@@ -22,6 +22,7 @@ from heedful.checkpoint import checkpoint_steps, find_model, load_tensors
 from heedful.config import Layer
 from heedful.errors import CheckpointError, ConfigError, DataError
 from heedful.export.cache import cache_file
+from heedful.interruption import LAUNCHER
 from heedful.pipeline import Outcome, interruptible, run_training
 from heedful.planning import Order
 from heedful.training import Record, StepRecord, ValidationRecord
@@ -331,6 +332,20 @@ def test_a_worker_that_is_killed_is_started_again(text: Path, tmp_path: Path, al
     assert b"a process died; all are started again" in errors
     assert b"going on from step" in errors
     assert_same_weights(alone, run, tolerance=1e-9)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_torchrun_passes_a_signal_on_and_leaves_without_a_traceback(
+    tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    started, worker = tmp_path / "started", ["sh", "-c", 'touch "$0"; exec sleep 60', str(tmp_path / "started")]
+    torchrun = [sys.executable, "-c", LAUNCHER, "--standalone", "--nproc-per-node=1", "--no-python", *worker]
+    with subprocess.Popen(torchrun, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True) as process:
+        wait_until(lambda: started.exists() or process.poll() is not None)
+        process.send_signal(number)
+        _, errors = process.communicate(timeout=LONG)
+    assert process.returncode == code, errors
+    assert "Traceback" not in errors
 
 
 def test_an_error_that_would_come_again_is_said_and_not_tried_again(text: Path, tmp_path: Path) -> None:
