@@ -25,7 +25,7 @@ from heedful.errors import CheckpointError, DataError
 from heedful.evaluation import Report
 from heedful.provenance import Machine
 from heedful.run_folder import CONFIG, MODEL
-from heedful.starts import Share
+from heedful.starts import STARTS, Share
 from heedful.whole import write_whole
 
 CARD, MARKDOWN, EVALUATIONS = "card.json", "card.md", "evaluations"
@@ -167,6 +167,8 @@ def _card_file(path: Path) -> Path:
     found = next((place for place in places if place.is_file()), None)
     if found is None and not any((place.parent / CONFIG).is_file() for place in places):
         raise CheckpointError(f"{path}: holds no {CARD}, and is no run or model folder")
+    if found is None and (path / STARTS).is_file() and not (path / MODEL).exists():
+        raise CheckpointError(f"{path} is not finished, and its card is written with its model, at the end")
     if found is None:
         raise CheckpointError(f"{path}: holds no {CARD}; heedful evaluate -m {path} … writes one")
     return found

@@ -719,6 +719,9 @@ def test_what_is_no_card_gets_one_line(tmp_path: Path) -> None:
     (tmp_path / "config.toml").touch()
     with pytest.raises(CheckpointError, match=r"holds no card\.json; heedful evaluate"):
         load_card(tmp_path)
+    (tmp_path / "starts.jsonl").touch()
+    with pytest.raises(CheckpointError, match="is not finished, and its card is written with its model, at the end"):
+        load_card(tmp_path)
 
 
 # ---------------------------------------------------------------------------------------------------------- which code
