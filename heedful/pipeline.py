@@ -147,7 +147,7 @@ def _keep_plan(run: Path, made: Plan, say: Callable[[str], None]) -> None:
     """From now on the run has these settings: its text is what it began with, so nothing will refuse them."""
     write_config(run, made.config)
     for name, (before, after) in made.changed.items():
-        say(f"changed since the last start: {name} = {_plain(after)} (was {_plain(before)})")
+        say(f"changed since the last start: {name} = {_plain(after)} (was {_plain(before) or 'not set'})")
 
 
 def _plain(value: object) -> str:

@@ -20,6 +20,8 @@ from heedful.counting import counted
 from heedful.errors import ConfigError, DataError
 from heedful.run_folder import Plan, make_plan
 
+TEXT = ("data.source", "data.target", "data.valid_source", "data.valid_target")
+
 
 @dataclass(frozen=True, slots=True)
 class Order:
@@ -88,7 +90,7 @@ def _refuse_bad_validation(data: DataConfig) -> None:
 def _refuse_missing(made: Plan) -> None:
     """A run goes on without its text, but a file that is named for the first time must be there."""
     for name, (_, files) in made.changed.items():
-        if name.startswith("data.") and (missing := [file for file in files if not Path(file).exists()]):
+        if name in TEXT and (missing := [file for file in files if not Path(file).exists()]):
             raise DataError(f"{missing[0]}: no such file ({name})")
 
 

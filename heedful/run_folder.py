@@ -42,6 +42,7 @@ MAY_CHANGE = frozenset(
         "data.valid_target",
     ]
 )
+MAY_BE_NAMED = frozenset(["data.source_language", "data.target_language"])  # by a run that did not know them
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,8 @@ def make_plan(run: Path, *, preset_name: str | None, layers: list[Layer]) -> Pla
     after = resolve(to_layer(before), *chosen, *layers)
     changed = differences(before, after)
     for name in changed:
+        if name in MAY_BE_NAMED and not changed[name][0]:
+            continue
         if name not in MAY_CHANGE and not (name == "tokenizer.model" and _is_tokenizer_of(run, after)):
             of_preset = preset_name and name not in named
             value = f"{changed[name][1]!r} (preset {preset_name})" if of_preset else repr(changed[name][1])

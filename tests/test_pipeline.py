@@ -520,6 +520,17 @@ def test_a_run_goes_on_without_its_text(text: Path, tmp_path: Path) -> None:
     assert (tmp_path / "run" / "model" / "languages.json").read_bytes() == languages
 
 
+def test_a_run_that_did_not_know_its_languages_is_told_them(text: Path, tmp_path: Path) -> None:
+    sides = [(text / name).read_text(encoding="utf-8").splitlines() for name in ("train.xx", "train.yy")]
+    tsv, run = tmp_path / "pairs.tsv", tmp_path / "run"
+    tsv.write_text("".join(f"{source}\t{target}\n" for source, target in zip(*sides, strict=True)), encoding="utf-8")
+    start(run, {"data": {"source": [str(tsv)]}}, {"train": {"steps": 1}})
+    assert not (run / "model" / "languages.json").exists()
+    _, _, said = start(run, {"data": {"source_language": "xx", "target_language": "yy"}}, {"train": {"steps": 1}})
+    assert "changed since the last start: data.source_language = xx (was not set)" in said
+    assert (run / "model" / "languages.json").exists()
+
+
 @pytest.mark.parametrize("name", ["source", "valid_source"])
 def test_a_new_name_of_a_file_that_is_not_there_is_refused_on_resume(text: Path, tmp_path: Path, name: str) -> None:
     start(tmp_path / "run", files(text, valid=True), {"train": {"steps": 1}})

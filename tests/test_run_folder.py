@@ -78,6 +78,15 @@ def test_steps_patience_and_checkpoints_may_change_and_are_named(tmp_path: Path,
     assert list(plan.changed) == [text.split("=")[0]]
 
 
+def test_a_language_may_be_named_once(tmp_path: Path) -> None:
+    begin(tmp_path)
+    plan = make_plan(tmp_path, preset_name=None, layers=[setting("data.source_language=en")])
+    assert plan.changed == {"data.source_language": ("", "en")}
+    write_config(tmp_path, plan.config)
+    with pytest.raises(ConfigError, match=r"data\.source_language = 'fr', but the run"):
+        make_plan(tmp_path, preset_name=None, layers=[setting("data.source_language=fr")])
+
+
 @pytest.mark.parametrize(
     "text", ["model.d_ff=64", "tokenizer.vocab_size=800", "train.batch_tokens=999", "train.seed=5", "data.max_length=9"]
 )
