@@ -40,6 +40,7 @@ def plan(order: Order) -> Plan:
     fine_tuned = [_layer_of_model(order.from_model)] if order.from_model else []
     made = make_plan(order.run, preset_name=order.preset, layers=[*fine_tuned, *order.layers])
     data = made.config.data
+    _refuse_odd_names([str(order.run), *data.source, *data.target, *data.valid_source, *data.valid_target])
     if not data.source:
         raise ConfigError("data.source names no file; give the training text with -s SOURCE -t TARGET")
     _refuse_unpaired("", data.source, data.target)
@@ -62,6 +63,15 @@ def warnings(run: Path, config: Config, device: str) -> list[str]:
     if checkpoint.last_whole(run) is not None:
         return []
     return [f"warning: {caution}" for caution in cautions_at_start(config, device)]
+
+
+def _refuse_odd_names(names: Sequence[str]) -> None:
+    """What is no UTF-8 can stand neither in config.toml nor in the name of a safetensors file."""
+    for name in names:
+        try:
+            name.encode()
+        except UnicodeEncodeError:
+            raise DataError(f"{name!r}: the name is not UTF-8; give it another one") from None
 
 
 def _refuse_unpaired(part: str, source: Sequence[str], target: Sequence[str]) -> None:

@@ -531,6 +531,15 @@ def test_a_run_that_did_not_know_its_languages_is_told_them(text: Path, tmp_path
     assert (run / "model" / "languages.json").exists()
 
 
+@pytest.mark.parametrize(("run", "source"), [(b"caf\xe9", b"train.xx"), (b"run", b"caf\xe9.xx")])
+def test_a_name_that_is_not_utf_8_is_refused_before_anything_is_made(tmp_path: Path, run: bytes, source: bytes) -> None:
+    (tmp_path / "train.yy").touch()
+    data: Layer = {"data": {"source": [str(tmp_path / os.fsdecode(source))], "target": [str(tmp_path / "train.yy")]}}
+    with pytest.raises(DataError, match=r"caf\\udce9.*the name is not UTF-8"):
+        start(tmp_path / os.fsdecode(run), data)
+    assert os.listdir(tmp_path) == ["train.yy"]
+
+
 @pytest.mark.parametrize("name", ["source", "valid_source"])
 def test_a_new_name_of_a_file_that_is_not_there_is_refused_on_resume(text: Path, tmp_path: Path, name: str) -> None:
     start(tmp_path / "run", files(text, valid=True), {"train": {"steps": 1}})
