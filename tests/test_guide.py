@@ -12,10 +12,12 @@ from heedful.grammar import write_corpus
 ROOT = Path(__file__).parent.parent
 GUIDE = (ROOT / "docs" / "guide.md").read_text(encoding="utf-8")
 SHORTER = {
+    "recipes/multi30k-en-de.toml --from": "--preset tiny --from",
     "recipes/multi30k-en-de.toml": "--preset tiny --steps 4 --set tokenizer.vocab_size=400",
     "--steps 500": "--steps 2",
     "--set train.warmup_steps=100": "--set train.warmup_steps=1",
     "--set train.checkpoint_steps=100": "--set train.checkpoint_steps=1",
+    "--set train.validate_steps=100": "--set train.validate_steps=2",
 }
 
 
