@@ -18,7 +18,7 @@ from heedful.config import Config, DataConfig, Layer, to_layer
 from heedful.corpus import fingerprint, is_tsv, languages_of, read_pairs
 from heedful.counting import counted
 from heedful.errors import ConfigError, DataError
-from heedful.run_folder import Plan, make_plan
+from heedful.run_folder import TRAINING_DATA, Plan, make_plan
 
 TEXT = ("data.source", "data.target", "data.valid_source", "data.valid_target")
 
@@ -40,7 +40,7 @@ def plan(order: Order) -> Plan:
     fine_tuned = [_layer_of_model(order.from_model)] if order.from_model else []
     made = make_plan(order.run, preset_name=order.preset, layers=[*fine_tuned, *order.layers])
     data = made.config.data
-    _refuse_odd_names([str(order.run), *data.source, *data.target, *data.valid_source, *data.valid_target])
+    _refuse_odd_names([str(order.run), *_files(data)])
     if not data.source:
         raise ConfigError("data.source names no file; give the training text with -s SOURCE -t TARGET")
     _refuse_unpaired("", data.source, data.target)
@@ -53,9 +53,12 @@ def plan(order: Order) -> Plan:
 
 def missing_text(run: Path, config: Config) -> list[str]:
     """Files that a start would refuse, and a dry one need not have; a run that has its tokens needs none."""
-    data = config.data
-    names = (*data.source, *data.target, *data.valid_source, *data.valid_target)
-    return [] if (run / "data").exists() else [name for name in names if not Path(name).is_file()]
+    return [] if (run / TRAINING_DATA).exists() else [name for name in _files(config.data) if not Path(name).is_file()]
+
+
+def _files(data: DataConfig) -> list[str]:
+    """All text that a run is told to read."""
+    return [*data.source, *data.target, *data.valid_source, *data.valid_target]
 
 
 def warnings(run: Path, config: Config, device: str) -> list[str]:
