@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
+from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
@@ -132,10 +133,7 @@ def _sentences(
     """Given ones, or the run's, or the built-in corpus's, or random ones."""
     languages = (loaded.source_language, loaded.target_language)
     if source is not None and target is not None:
-        texts = [
-            (pair.source, pair.target)
-            for pair, _ in zip(read_pairs([source], [target]), range(SENTENCES), strict=False)
-        ]
+        texts = _first_texts(source, target)
         return f"the first {len(texts)} of {source}", _encoded(loaded, texts)
     if shards is not None:
         number = min(SENTENCES, len(shards))
@@ -145,6 +143,15 @@ def _sentences(
         corpus = built_in_corpus(*languages, train_pairs=0, held_out_pairs=SENTENCES)
         return f"{SENTENCES} of the built-in corpus", _encoded(loaded, [(e.source, e.target) for e in corpus.valid])
     return f"{SENTENCES} random ones; name some with -s and -t", _random_pairs(loaded.tokenizer.vocab_size)
+
+
+def _first_texts(source: Path, target: Path) -> list[tuple[str, str]]:
+    """The first pairs; the others are read too, so that files that are not aligned to their ends are refused."""
+    pairs = read_pairs([source], [target])
+    texts = [(pair.source, pair.target) for pair in islice(pairs, SENTENCES)]
+    for _ in pairs:
+        pass
+    return texts
 
 
 def _encoded(loaded: LoadedModel, texts: Sequence[tuple[str, str]]) -> list[Pair]:

@@ -14,6 +14,7 @@ from heedful import doctor
 from heedful.checkpoint import LoadedModel, load_model
 from heedful.doctor import Ids, Pair, TrainingGraph, compare, examine
 from heedful.engines.torch_engine import TorchEngine
+from heedful.errors import DataError
 from heedful.export.ctranslate2 import write_ctranslate2
 from tests.small_models import TEXT, small_model
 
@@ -109,6 +110,14 @@ def test_files_may_be_named(model: Path, tmp_path: Path) -> None:
     diagnosis = examine(model, source=tmp_path / "a.xx", target=tmp_path / "a.de")
     assert diagnosis.sentences.startswith("the first 2 of")
     assert diagnosis.findings[0].total == 2
+
+
+@pytest.mark.parametrize("num_lines", [2, doctor.SENTENCES + 5])
+def test_files_of_different_lengths_are_refused_with_both_counts(model: Path, tmp_path: Path, num_lines: int) -> None:
+    (tmp_path / "a.xx").write_text("the cat\n" * num_lines)
+    (tmp_path / "a.de").write_text("die Katze\n" * (num_lines + 3))
+    with pytest.raises(DataError, match=rf"a\.xx has {num_lines} lines but .*a\.de has {num_lines + 3}:"):
+        examine(model, source=tmp_path / "a.xx", target=tmp_path / "a.de")
 
 
 @pytest.mark.parametrize(("broken", "code"), [(False, 0), (True, 1)])
