@@ -82,10 +82,10 @@ def make_numbered_batch(shape: StaticShape, shards: Shards, pairs_N: Numbers) ->
     return NumberedBatch(numbers_I, len(target_T))
 
 
-def static_shape(rows: int, max_length: int) -> StaticShape:
-    """The shape that holds every micro-batch of at most `rows` tokens a side."""
+def static_shape(rows: int, max_length: int, *, copies: int = 1) -> StaticShape:
+    """The shape that holds every micro-batch of at most `rows` tokens a side, in which each pair stands so often."""
     aligned = -(-rows // WHOLE_TILES) * WHOLE_TILES
-    return StaticShape(rows=aligned, sentences=most_sentences(rows), longest=max_length + 1)
+    return StaticShape(rows=aligned, sentences=copies * most_sentences(rows // copies), longest=max_length + 1)
 
 
 def most_sentences(rows: int) -> int:

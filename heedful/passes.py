@@ -120,7 +120,7 @@ class KernelPasses:
         from heedful.cuda_step import CudaStep  # needs Triton, which is not everywhere
 
         train = config.train
-        self.shape = static_shape(train.micro_batch_tokens, config.data.max_length)
+        self.shape = static_shape(train.micro_batch_tokens, config.data.max_length, copies=train.copies)
         self.step = CudaStep(model, self.shape, label_smoothing=train.label_smoothing, r_drop=train.r_drop)
         self.world = world
 

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator
+from functools import partial
 from itertools import islice, pairwise
 
 import numpy as np
@@ -129,6 +130,18 @@ def test_a_numbered_batch_says_the_same() -> None:
     assert source.tokens_T[:num_source].tolist() == batch.source.tokens_T.tolist()
     assert target_in.tokens_T[:num_target].tolist() == batch.target_in.tokens_T.tolist()
     assert target_out_T.tolist() == batch.target_out_T.tolist() + [NO_TARGET] * (shape.rows - num_target)
+
+
+@pytest.mark.parametrize("copies", [1, 2])
+@pytest.mark.parametrize("rows", [4, 7, 8, 11, 40])
+def test_a_static_shape_holds_all_copies_however_few_the_tokens(rows: int, copies: int) -> None:
+    data, shape = shards([([], []), ([5], [6])]), static_shape(rows, 1, copies=copies)
+    make = partial(make_numbered_batch, shape)
+    stream = step_batches(data, make, seed=1, rows=rows, num_micro_batches=1, copies=copies)
+    plain = step_batches(data, make_batch, seed=1, rows=rows, num_micro_batches=1, copies=copies)
+    for (numbered,), (batch,) in islice(zip(stream, plain, strict=True), 20):
+        target_T = view_pairs(numbered.numbers_I, shape)[2]
+        assert target_T[: batch.num_target_tokens].tolist() == batch.target_out_T.tolist()
 
 
 def test_prefetching_changes_nothing_but_the_thread() -> None:
