@@ -196,6 +196,13 @@ def test_n_best_is_written_as_moses_does(heedful: Run, model: Path) -> None:
     assert scores == sorted(scores, reverse=True)
 
 
+def test_n_best_has_a_block_for_every_line_also_for_a_blank_one(heedful: Run, model: Path) -> None:
+    result = heedful("translate", "-m", model, "--n-best", "2", stdin=b"the cat\n\n \t\nthe mat\n")
+    fields = [line.split(" ||| ") for line in result.out.splitlines()]
+    assert [field[0] for field in fields] == ["0", "0", "1", "2", "3", "3"]
+    assert fields[2][1:] == fields[3][1:] == ["", "logprob=0.0000", "0.0000"]
+
+
 def test_sampling_follows_its_seed(heedful: Run, model: Path) -> None:
     def sample(seed: int) -> str:
         return heedful("translate", "-m", model, "--sample", "--seed", seed, stdin=b"the cat\n" * 5).out

@@ -211,4 +211,6 @@ def _formatted(form: str, number: int, translation: Translation, details: Detail
         return [translation.text]
     if details is not None and form == "jsonl":
         return [json.dumps(details.record(translation), ensure_ascii=False)]
-    return [f"{number} ||| {h.text} ||| logprob={h.log_prob:.4f} ||| {h.score:.4f}" for h in translation.hypotheses]
+    # A blank line has one translation, a blank one, which is certain: no number is missing.
+    found = [(h.text, h.log_prob, h.score) for h in translation.hypotheses] or [("", 0.0, 0.0)]
+    return [f"{number} ||| {text} ||| logprob={log_prob:.4f} ||| {score:.4f}" for text, log_prob, score in found]
