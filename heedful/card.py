@@ -19,7 +19,6 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from heedful.config import Config, to_layer
 from heedful.corpus import text_digest, uncompressed
 from heedful.errors import CheckpointError, DataError
 from heedful.evaluation import Report
@@ -184,15 +183,6 @@ def corpus(source: Sequence[Path], target: Sequence[Path], counts: dict[str, int
     """Aligned files and their counts; what the files hold is said only if it is still what was read."""
     look = text_file if is_current else lambda path: TextFile(path.name)
     return Corpus(tuple(map(look, source)), tuple(map(look, target)), counts)
-
-
-def named_files(config: Config) -> dict[str, dict[str, Any]]:
-    """The configuration with the names of its files instead of their places."""
-    layer = to_layer(config)
-    for field in ("source", "target", "valid_source", "valid_target"):
-        layer["data"][field] = [Path(name).name for name in layer["data"][field]]
-    layer["tokenizer"]["model"] = Path(layer["tokenizer"]["model"]).name
-    return layer
 
 
 def identify(source: TextFile, references: Sequence[TextFile]) -> tuple[str, str]:

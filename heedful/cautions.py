@@ -29,8 +29,12 @@ Counts = npt.NDArray[np.int64]
 def cautions(
     run: Path | None, config: Config, tokenizer: Tokenizer, train: Shards | None, valid: Shards | None
 ) -> list[str]:
-    """One line for each mistake that was found; what is not there is not looked at."""
-    found = _same_files(config) + _schedule(config, checkpoint_steps(run) if run else []) + _left_out(config)
+    """One line for each mistake that was found; what is not there is not looked at.
+
+    Without its run a model knows the names of its text alone: two files may have the same one.
+    """
+    found = _same_files(config) if run else []
+    found += _schedule(config, checkpoint_steps(run) if run else []) + _left_out(config)
     if train is not None:
         counts_V = token_counts(train, tokenizer.vocab_size)
         has_words = all(map(has_spaces, (config.data.source_language, config.data.target_language)))

@@ -27,7 +27,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from heedful.config import Config, read_toml, resolve, to_toml
+from heedful.config import Config, layer_to_toml, named_files, read_toml, resolve
 from heedful.errors import CheckpointError
 from heedful.model.transformer import Transformer
 from heedful.run_folder import CHECKPOINTS, CONFIG, MODEL, TOKENIZER
@@ -160,8 +160,8 @@ def save_model(folder: Path, weights: Mapping[str, Tensor], config: Config, toke
 
 
 def write_model(folder: Path, weights: Mapping[str, Tensor], config: Config, tokenizer: Path) -> None:
-    """The files of a model, into a folder that is there."""
-    _write_files(folder, {WEIGHTS: weights, CONFIG: to_toml(config), TOKENIZER: tokenizer})
+    """The files of a model, into a folder that is there. It stands alone: of the text it has the names."""
+    _write_files(folder, {WEIGHTS: weights, CONFIG: layer_to_toml(named_files(config)), TOKENIZER: tokenizer})
 
 
 def prune_checkpoints(run: Path, *, keep_whole: int, keep_weights: int, every: int) -> None:

@@ -23,6 +23,8 @@ Layer: TypeAlias = dict[str, dict[str, Any]]
 Positive: TypeAlias = Annotated[int, Meta(ge=1)]
 Share: TypeAlias = Annotated[float, Meta(ge=0.0, lt=1.0)]
 
+TEXT_FILES = ("source", "target", "valid_source", "valid_target")  # of `data`
+
 
 class DataConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The text: aligned files, or TSV files in `source` alone."""
@@ -327,6 +329,20 @@ def to_layer(config: Config, *, keep_none: bool = False) -> Layer:
     """The configuration as a layer; a field that is None is left out unless asked for."""
     sections: Layer = msgspec.to_builtins(config)
     return {s: {f: v for f, v in fields.items() if keep_none or v is not None} for s, fields in sections.items()}
+
+
+def named_files(config: Config) -> Layer:
+    """The configuration with the names of its files instead of their places: what is handed on does not tell them."""
+    layer = to_layer(config)
+    layer["data"] |= {field: [Path(name).name for name in layer["data"][field]] for field in TEXT_FILES}
+    layer["tokenizer"]["model"] = Path(layer["tokenizer"]["model"]).name
+    return layer
+
+
+def located_files(config: Config) -> Config:
+    """The configuration with the places of its text, which are the same in any working folder."""
+    places = {field: tuple(str(Path(name).absolute()) for name in getattr(config.data, field)) for field in TEXT_FILES}
+    return msgspec.structs.replace(config, data=msgspec.structs.replace(config.data, **places))
 
 
 def to_toml(config: Config) -> str:

@@ -20,7 +20,7 @@ from typing import Any, Protocol, TypeAlias
 import torch
 
 from heedful.cautions import cautions
-from heedful.checkpoint import LoadedModel, load_model
+from heedful.checkpoint import LoadedModel, load_config, load_model
 from heedful.corpus import read_pairs
 from heedful.engines import Request, SearchOptions
 from heedful.engines.ctranslate2_engine import CTranslate2Engine
@@ -29,7 +29,7 @@ from heedful.errors import ConfigError, HeedfulError
 from heedful.export.ctranslate2 import num_positions, write_ctranslate2
 from heedful.export.marian import write_huggingface
 from heedful.grammar import LANGUAGES, built_in_corpus
-from heedful.run_folder import TRAINING_DATA, VALIDATION_DATA
+from heedful.run_folder import CONFIG, TRAINING_DATA, VALIDATION_DATA
 from heedful.shards import Shards, open_shards
 from heedful.tokenizer import Tokenizer
 from heedful.validation import sentences
@@ -111,7 +111,8 @@ def examine(model: Path, *, source: Path | None = None, target: Path | None = No
         compare("batched decoding", reference, CachedDecoding(TorchEngine(loaded.model), together=True), pairs),
         *_exports(loaded, reference, pairs),
     ]
-    found = cautions(run, loaded.config, loaded.tokenizer, train, valid)
+    config = load_config(run / CONFIG) if run else loaded.config
+    found = cautions(run, config, loaded.tokenizer, train, valid)
     return Diagnosis(name, tuple(findings), tuple(found))
 
 

@@ -20,11 +20,11 @@ from heedful.card import (
     copy_translations,
     corpus,
     load_card,
-    named_files,
     write_card,
 )
 from heedful.card_tables import to_markdown
 from heedful.checkpoint import ModelFiles, find_model, load_config, weights_digest
+from heedful.config import named_files
 from heedful.encoding import Encoding
 from heedful.errors import DataError
 from heedful.provenance import machine, now

@@ -14,13 +14,13 @@ import msgspec
 
 from heedful import checkpoint
 from heedful.cautions import cautions_at_start
-from heedful.config import Config, DataConfig, Layer, to_layer
+from heedful.config import TEXT_FILES, Config, DataConfig, Layer, to_layer
 from heedful.corpus import fingerprint, is_tsv, languages_of, read_pairs
 from heedful.counting import counted
 from heedful.errors import ConfigError, DataError
 from heedful.run_folder import TRAINING_DATA, Plan, make_plan
 
-TEXT = ("data.source", "data.target", "data.valid_source", "data.valid_target")
+TEXT = [f"data.{field}" for field in TEXT_FILES]
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from heedful.config import DEFAULT_PRESET, Config, Layer, differences, preset, read_toml, resolve, to_layer, to_toml
+from heedful.config import (
+    DEFAULT_PRESET,
+    TEXT_FILES,
+    Config,
+    Layer,
+    differences,
+    located_files,
+    preset,
+    read_toml,
+    resolve,
+    to_layer,
+    to_toml,
+)
 from heedful.errors import CheckpointError, ConfigError
 from heedful.lock import held
 from heedful.whole import write_whole
@@ -36,10 +48,7 @@ MAY_CHANGE = frozenset(
         "decode.beam_size",
         "decode.alpha",
         "decode.max_extra",
-        "data.source",
-        "data.target",
-        "data.valid_source",
-        "data.valid_target",
+        *(f"data.{field}" for field in TEXT_FILES),
     ]
 )
 MAY_BE_NAMED = frozenset(["data.source_language", "data.target_language"])  # by a run that did not know them
@@ -55,14 +64,17 @@ class Plan:
 
 
 def make_plan(run: Path, *, preset_name: str | None, layers: list[Layer]) -> Plan:
-    """Preset < layers for a new run; for one that exists, its own configuration comes first and must stay."""
+    """Preset < layers for a new run; for one that exists, its own configuration comes first and must stay.
+
+    It knows the places of its text: the run may go on from another working folder.
+    """
     named = frozenset(f"{section}.{field}" for layer in layers for section in layer for field in layer[section])
     if not has_begun(run):
-        return Plan(resolve(preset(preset_name or DEFAULT_PRESET), *layers), named, {})
+        return Plan(located_files(resolve(preset(preset_name or DEFAULT_PRESET), *layers)), named, {})
     chosen = [_whole_model(preset_name), preset(preset_name)] if preset_name else []
     _, stored = read_toml(run / CONFIG)
-    before = resolve(stored)
-    after = resolve(to_layer(before), *chosen, *layers)
+    before = located_files(resolve(stored))
+    after = located_files(resolve(to_layer(before), *chosen, *layers))
     changed = differences(before, after)
     for name in changed:
         if name in MAY_BE_NAMED and not changed[name][0]:

@@ -95,12 +95,13 @@ def test_a_batch_holds_the_copies_of_r_drop_already() -> None:
         assert cautions_at_start(resolve(preset("small"), {"train": train}), "cpu") == []
 
 
-def test_text_that_is_its_own_translation_is_named(tokenizer: Tokenizer) -> None:
+def test_text_that_is_its_own_translation_is_named(tokenizer: Tokenizer, tmp_path: Path) -> None:
     files = {"source": ["a.en", "b.en"], "target": ["a.de", "./b.en"]}
     same = resolve({"data": files | {"source_language": "en", "target_language": "de"}})
     (found,) = cautions_at_start(same, "cuda")
     assert "b.en is both source and target" in found
-    assert cautions(None, same, tokenizer, None, None) == [found]
+    assert cautions(tmp_path, same, tokenizer, None, None) == [found]
+    assert cautions(None, same, tokenizer, None, None) == []
 
 
 def test_a_vocabulary_of_another_text_is_named(tokenizer: Tokenizer) -> None:

@@ -18,6 +18,7 @@ import pytest
 import torch
 
 from heedful import preparing
+from heedful.card import load_card
 from heedful.checkpoint import checkpoint_steps, find_model, load_tensors
 from heedful.config import Layer
 from heedful.errors import CheckpointError, ConfigError, DataError
@@ -430,6 +431,37 @@ def test_a_run_goes_on_however_its_files_are_spelled(
         start(tmp_path / "second", {"train": {"steps": 3}}, from_model=Path("other"))
 
 
+def test_a_run_goes_on_with_its_text_from_any_working_folder(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where another file has the name that was given."""
+    run, here = tmp_path / "run", tmp_path / "here"
+    shutil.copytree(text, here)
+    monkeypatch.chdir(here)
+    start(run, files(Path(), valid=True), {"train": {"steps": 10}})
+    monkeypatch.chdir(tmp_path)
+    for name in ("train.xx", "valid.xx"):
+        Path(name).write_text("other text\n")
+    shutil.rmtree(run / "data")
+    shutil.rmtree(run / "model")
+    _, _, said = start(run, {"train": {"steps": 20}})
+    assert any("training text: 600 of 600 pairs" in line for line in said)
+    assert not any("changed since the last start: data." in line for line in said)
+    start(tmp_path / "once", files(text, valid=True), {"train": {"steps": 20}})
+    assert_same_weights(run, tmp_path / "once")
+    assert (run / "model" / "languages.json").is_file()
+    training = load_card(run).training
+    assert training is not None
+    assert training.training.source[0].sha256 is not None
+
+
+def test_a_model_does_not_tell_where_its_text_lay(text: Path, tmp_path: Path) -> None:
+    start(tmp_path / "run", files(text, valid=True), {"train": {"steps": 10}})
+    assert str(text) in (tmp_path / "run" / "config.toml").read_text(encoding="utf-8")
+    for file in (tmp_path / "run" / "model").rglob("*"):
+        assert str(text).encode() not in file.read_bytes(), file
+
+
 def test_with_a_moving_average_the_model_is_that_of_the_last_step(text: Path, tmp_path: Path) -> None:
     ema: Layer = {"train": {"ema_decay": 0.9, "steps": 23}}
     _, _, said = start(tmp_path / "run", files(text), ema)
@@ -515,8 +547,9 @@ def test_a_run_goes_on_without_its_text(text: Path, tmp_path: Path) -> None:
     languages = (tmp_path / "run" / "model" / "languages.json").read_bytes()
     for copy in copies.values():
         copy.unlink()
-    outcome, _, _ = start(tmp_path / "run", data, {"train": {"steps": 20}})
+    outcome, _, said = start(tmp_path / "run", data, {"train": {"steps": 20}})
     assert outcome.step == 20
+    assert [f"{copies['a.xx']} is not there" in line for line in said].count(True) == 1
     assert (tmp_path / "run" / "model" / "languages.json").read_bytes() == languages
 
 

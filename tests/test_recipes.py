@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from heedful.card import Card, load_card, named_files
+from heedful.card import Card, load_card
 from heedful.cli import commands
-from heedful.config import Config, preset, read_toml, resolve
+from heedful.config import Config, named_files, preset, read_toml, resolve
 from recipes import run
 
 ROOT = Path(__file__).parent.parent

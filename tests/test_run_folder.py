@@ -78,6 +78,15 @@ def test_steps_patience_and_checkpoints_may_change_and_are_named(tmp_path: Path,
     assert list(plan.changed) == [text.split("=")[0]]
 
 
+def test_text_is_the_same_however_its_place_is_spelled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    begin(tmp_path, 'data.source=["a.en"]')
+    for name in ("a.en", "./a.en", str(tmp_path / "a.en")):
+        plan = make_plan(tmp_path, preset_name=None, layers=[{"data": {"source": [name]}}])
+        assert plan.changed == {}
+        assert plan.config.data.source == (str(tmp_path / "a.en"),)
+
+
 def test_a_language_may_be_named_once(tmp_path: Path) -> None:
     begin(tmp_path)
     plan = make_plan(tmp_path, preset_name=None, layers=[setting("data.source_language=en")])
