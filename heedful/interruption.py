@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: a run ends after its next step, with a checkpoint; and the same through torchrun."""
+"""Ctrl-C and SIGTERM: a run ends after its next step, or amid a validation, with a checkpoint; and through torchrun."""
 
 from __future__ import annotations
 

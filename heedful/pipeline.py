@@ -7,11 +7,11 @@ done.
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
-from itertools import chain
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import torch
@@ -49,8 +49,8 @@ from heedful.run_folder import (
 )
 from heedful.shards import Shards, open_shards
 from heedful.tokenizer import Tokenizer
-from heedful.trainer import Trainer, use_deterministic_algorithms
-from heedful.training import EndRecord, Record, Scores, StepRecord, Validate, ValidationRecord, train, validate_now
+from heedful.trainer import Progress, Trainer, use_deterministic_algorithms
+from heedful.training import EndRecord, Record, Scores, StepRecord, Validate, ValidationRecord, train, validated
 from heedful.validation import make_validate
 
 INITIAL_WEIGHTS = 0  # beside (seed, step ≥ 1, micro-batch), the initial weights are step 0
@@ -77,7 +77,8 @@ def run_training(
 ) -> Outcome:
     """Start a run, or go on with it: prepare what is missing, train, and average.
 
-    `say` hears what the user should know; `on_record` what happens; `stop` is asked after each step.
+    `say` hears what the user should know; `on_record` what happens; `stop` is asked after each step, and while
+    validating.
     """
     world, code = world_from_environment(), commit()  # a checkout may move on while this trains
     made = plan(order)
@@ -95,7 +96,7 @@ def run_training(
         trainer = _trainer(order, made.config, tokenizer, device=device, world=world, say=say_first)
         if world.is_first:
             write_start(order.run, order.name, trainer, code)
-        validate = make_validate(valid, tokenizer, made.config) if valid else None
+        validate = make_validate(valid, tokenizer, made.config, stop=stop) if valid else None
         return _train(trainer, shards, order, validate=validate, stop=stop, on_record=on_record, say=say_first)
 
 
@@ -233,8 +234,8 @@ def _train(
     say: Callable[[str], None],
 ) -> Outcome:
     run, scores, reason = order.run, None, ""
-    records = train(trainer, shards, run, validate=validate, stop=stop)
-    for record in chain(_owed_validation(trainer, run, validate), records):
+    trainer.progress = _with_validations(trainer.progress, run, trainer.config.train.steps)
+    for record in train(trainer, shards, run, validate=validate, stop=stop):
         if isinstance(record, ValidationRecord):
             scores = record.scores
         if isinstance(record, EndRecord):
@@ -249,15 +250,13 @@ def _train(
     return Outcome(run, model, progress.step, progress.seconds, reason, scores)
 
 
-def _owed_validation(trainer: Trainer, run: Path, validate: Validate | None) -> Iterator[Record]:
-    """That of the last step, where the run was stopped right after it: its end lacks nothing that others have."""
-    step, steps = trainer.progress.step, trainer.config.train.steps
-    if validate and step >= steps and not _is_validated(run, step):
-        yield validate_now(trainer, validate)
-
-
-def _is_validated(run: Path, step: int) -> bool:
-    return (run / METRICS).is_file() and any(each["step"] == step for each in run_metrics(run)["validation"])
+def _with_validations(progress: Progress, run: Path, steps: int) -> Progress:
+    """What the checkpoint could not know: that a validation it owes was done since, or that the run ends here."""
+    records = run_metrics(run)["validation"] if (run / METRICS).is_file() else []
+    losses = [record["loss"] for record in records if record["step"] == progress.step]
+    if progress.owes_validation and losses:
+        return validated(progress, math.nan if losses[0] is None else losses[0])
+    return replace(progress, owes_validation=progress.owes_validation or (progress.step >= steps and not losses))
 
 
 def _log(run: Path, record: Record) -> None:

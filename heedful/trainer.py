@@ -42,6 +42,7 @@ class Progress:
     skipped_steps: int = 0
     best_loss: float | None = None
     validations_without_gain: int = 0
+    owes_validation: bool = False  # that of this step was due, and the run was stopped
 
 
 class Trainer:
@@ -152,7 +153,8 @@ class Trainer:
                     keys = ("step", "exp_avg", "exp_avg_sq")
                     moments = {key: snapshot.moments[f"{key}.{name}"].to(self.device) for key in keys}
                     self.optimizer.state[parameter] = moments
-            fields = {name: snapshot.state[name] for name in asdict(self.progress)}
+            state = {"owes_validation": False} | snapshot.state  # older checkpoints do not know it
+            fields = {name: state[name] for name in asdict(self.progress)}
         except KeyError as error:
             raise CheckpointError(f"{origin}: the state lacks {error}; remove this checkpoint") from None
         self.progress = Progress(**fields)

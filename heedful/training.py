@@ -92,6 +92,10 @@ Record: TypeAlias = StepRecord | PaceRecord | ValidationRecord | CheckpointRecor
 Validate: TypeAlias = Callable[[Transformer], Scores]
 
 
+class StoppedError(Exception):
+    """What a `Validate` raises that was told to stop on its way."""
+
+
 @dataclass
 class Clock:
     """Wall time of this start, and of the stretch since the last record."""
@@ -118,32 +122,32 @@ def train(
 ) -> Iterator[Record]:
     """Train until the steps are done, patience ends, or `stop` says so; yields what happens.
 
-    A stop is a checkpoint away, also after the last step, which is then not validated: who stops us may not wait.
+    A stop is a checkpoint away, also where a validation is due or under way: who stops us may not wait. It is owed
+    then, and done at the next start.
     """
     config, clock = trainer.config.train, Clock(trainer.progress.seconds)
-    reason = "steps" if trainer.progress.step >= config.steps else ""
-    reason = reason or (_out_of_patience(trainer) if validate else "")
+    if validate and trainer.progress.owes_validation:
+        yield from _validation(trainer, validate, clock)
+    reason = _end(trainer, validate)
     writer, pending = CheckpointWriter(run, config), _Pending(trainer, run, clock)
     with closing(prefetched(_batches(trainer, shards))) as batches, closing(writer):
         while not reason:
             with _explained_out_of_memory(config):
                 trainer.step(next(batches))
             yield from pending.record()
-            trainer.progress = replace(trainer.progress, seconds=clock.seconds)
             step = trainer.progress.step
+            is_due = validate is not None and (step % config.validate_steps == 0 or step >= config.steps)
+            trainer.progress = replace(trainer.progress, seconds=clock.seconds, owes_validation=is_due)
             reason, minutes_up = _agreed(trainer, stop(), clock)
-            validates = validate is not None and (step % config.validate_steps == 0 or reason == "steps")
-            pauses = validates or minutes_up or step % config.checkpoint_steps == 0 or bool(reason)
+            pauses = is_due or minutes_up or step % config.checkpoint_steps == 0 or bool(reason)
             if step % LOG_STEPS == 0 or reason:
                 pending.ask()
             if pauses or not pending.can_wait:
                 yield from pending.record()
             yield from pending.pace()
-            if validate and validates:
-                with _uncounted(trainer, clock):
-                    validation = validate_now(trainer, validate)
-                yield validation
-                reason = reason or _out_of_patience(trainer)
+            if validate and is_due and reason != "stopped":
+                yield from _validation(trainer, validate, clock)
+                reason = _end(trainer, validate)
             if reason or minutes_up or step % config.checkpoint_steps == 0:
                 with _uncounted(trainer, clock), _explained_out_of_memory(config):
                     _begin_checkpoint(trainer, writer, clock)
@@ -246,21 +250,37 @@ def _not_finite(trainer: Trainer, run: Path, steps: int) -> str:
     )
 
 
-def validate_now(trainer: Trainer, validate: Validate) -> ValidationRecord:
-    """The first rank validates; the others wait, and learn the loss, on which patience depends."""
-    scores = Scores(0.0, 1.0)
-    if trainer.world.is_first:
-        trainer.model.eval()
+def _validation(trainer: Trainer, validate: Validate, clock: Clock) -> Iterator[ValidationRecord]:
+    """The validation that is owed; one that is stopped stays so, and gives no record.
+
+    The first rank validates; the others wait, and learn the loss, on which patience depends.
+    """
+    with _uncounted(trainer, clock):
+        scores = _scores(trainer, validate) if trainer.world.is_first else Scores(0.0, 1.0)
+        mine_2 = torch.tensor([0.0, 1.0] if scores is None else [scores.loss, 0.0], dtype=torch.float64)
+        loss, is_stopped = trainer.world.sum(mine_2).tolist()
+    if scores and not is_stopped:
+        trainer.progress = validated(trainer.progress, loss)
+        yield ValidationRecord(trainer.progress.step, replace(scores, loss=loss))
+
+
+def _scores(trainer: Trainer, validate: Validate) -> Scores | None:
+    """Those of the weights to translate with; none where it was stopped."""
+    trainer.model.eval()
+    try:
         with torch.no_grad(), trainer.averaged(), _explained_out_of_memory(trainer.config.train):
-            scores = validate(trainer.model)
+            return validate(trainer.model)
+    except StoppedError:
+        return None
+    finally:
         trainer.model.train()
-    loss = float(trainer.world.sum(torch.tensor([scores.loss], dtype=torch.float64)).item())
-    progress = trainer.progress
+
+
+def validated(progress: Progress, loss: float) -> Progress:
+    """The progress of a run whose validation at this step gave this loss."""
     if _is_better(loss, progress.best_loss):
-        trainer.progress = replace(progress, best_loss=loss, validations_without_gain=0)
-    else:
-        trainer.progress = replace(progress, validations_without_gain=progress.validations_without_gain + 1)
-    return ValidationRecord(progress.step, replace(scores, loss=loss))
+        return replace(progress, best_loss=loss, validations_without_gain=0, owes_validation=False)
+    return replace(progress, validations_without_gain=progress.validations_without_gain + 1, owes_validation=False)
 
 
 def _is_better(loss: float, best: float | None) -> bool:
@@ -268,9 +288,15 @@ def _is_better(loss: float, best: float | None) -> bool:
     return not math.isnan(loss) and (best is None or math.isnan(best) or loss < best)
 
 
-def _out_of_patience(trainer: Trainer) -> str:
-    patience = trainer.config.train.patience
-    return "patience" if patience and trainer.progress.validations_without_gain >= patience else ""
+def _end(trainer: Trainer, validate: Validate | None) -> str:
+    """Why the run ends where it is ("" while it goes on), but for a stop that is asked for after a step."""
+    config, progress = trainer.config.train, trainer.progress
+    if validate and progress.owes_validation:
+        return "stopped"
+    if progress.step >= config.steps:
+        return "steps"
+    is_patient = not config.patience or progress.validations_without_gain < config.patience
+    return "patience" if validate and not is_patient else ""
 
 
 @contextmanager

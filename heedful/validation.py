@@ -5,7 +5,8 @@ It works on the ids of the validation text alone; the reference text is what the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
 
 import numpy as np
 
@@ -18,26 +19,37 @@ from heedful.loss import projected_loss
 from heedful.model.transformer import Transformer
 from heedful.shards import Shards, Side
 from heedful.tokenizer import Tokenizer
-from heedful.training import Scores, Validate
+from heedful.training import Scores, StoppedError, Validate
+
+T = TypeVar("T")
+Stop = Callable[[], bool]
 
 BLEU_SENTENCES = 1000  # the first ones: enough to see where a run is going
 
 
-def make_validate(shards: Shards, tokenizer: Tokenizer, config: Config) -> Validate:
-    """The function that training calls at intervals."""
+def make_validate(shards: Shards, tokenizer: Tokenizer, config: Config, *, stop: Stop) -> Validate:
+    """The function that training calls at intervals; `stop` is asked again and again on its way."""
 
     def validate(model: Transformer) -> Scores:
-        loss = mean_loss(model, shards, rows=config.train.micro_batch_tokens)
-        bleu = greedy_bleu(model, shards, tokenizer, config)
+        loss = mean_loss(model, shards, rows=config.train.micro_batch_tokens, stop=stop)
+        bleu = greedy_bleu(model, shards, tokenizer, config, stop=stop)
         return Scores(loss, perplexity(loss, 1), bleu)
 
     return validate
 
 
-def mean_loss(model: Transformer, shards: Shards, *, rows: int) -> float:
+def until_stopped(items: Iterable[T], stop: Stop) -> Iterator[T]:
+    """The items, as long as nobody wants them to end."""
+    for item in items:
+        if stop():
+            raise StoppedError
+        yield item
+
+
+def mean_loss(model: Transformer, shards: Shards, *, rows: int, stop: Stop) -> float:
     """The negative log-likelihood per target token, eos included, without smoothing."""
     total, tokens = 0.0, 0
-    for pairs_N in in_order(shards, rows):
+    for pairs_N in until_stopped(in_order(shards, rows), stop):
         batch = make_batch(shards, pairs_N).to(model.device)
         hidden_TD = model.decode(batch.target_in, model.encode(batch.source))
         sums = projected_loss(hidden_TD, model.embedding.weight_VD, batch.target_out_T, 0.0)
@@ -58,12 +70,13 @@ def in_order(shards: Shards, rows: int) -> Iterator[Numbers]:
     yield np.arange(first, len(shards))
 
 
-def greedy_bleu(model: Transformer, shards: Shards, tokenizer: Tokenizer, config: Config) -> float:
+def greedy_bleu(model: Transformer, shards: Shards, tokenizer: Tokenizer, config: Config, *, stop: Stop) -> float:
     """BLEU of greedy translations of the first sentences, against the text of their targets."""
     num_sentences = min(len(shards), BLEU_SENTENCES)
-    requests = (Request(ids) for ids in sentences(shards.source, num_sentences))
+    requests = [Request(ids) for ids in sentences(shards.source, num_sentences)]
     greedy = SearchOptions(beam_size=1, max_extra=config.decode.max_extra, token_scores=False)
-    translated = [tokenizer.decode(best.ids) for best, *_ in TorchEngine(model).translate(requests, greedy)]
+    found = dict(until_stopped(TorchEngine(model).translate_batch(requests, greedy), stop))
+    translated = [tokenizer.decode(found[n][0].ids) for n in range(num_sentences)]
     references = [tokenizer.decode(ids) for ids in sentences(shards.target, num_sentences)]
     return validation_bleu(translated, [references], language=config.data.target_language).value
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import random
@@ -20,7 +21,7 @@ import torch
 from heedful import preparing
 from heedful.card import load_card
 from heedful.checkpoint import checkpoint_steps, find_model, load_tensors
-from heedful.config import Layer
+from heedful.config import Config, Layer
 from heedful.errors import CheckpointError, ConfigError, DataError
 from heedful.export.cache import cache_file
 from heedful.interruption import LAUNCHER
@@ -158,23 +159,63 @@ def test_fewer_steps_than_are_done_are_refused_and_as_many_end_the_run(text: Pat
     assert ended.model is not None
 
 
+def stopped_at(asked: int, run: Path, *layers: Layer) -> Outcome:
+    """A start that is stopped when it asks for the nth time whether it shall."""
+    asks = itertools.count(1)
+    order = Order(run, "tiny", (MODEL, TRAIN, *layers), None, "cpu")
+    return run_training(order, say=lambda _: None, on_record=lambda *_: None, stop=lambda: next(asks) >= asked)
+
+
+def validated(run: Path) -> list[int]:
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [line["step"] for line in lines if line["kind"] == "validation"]
+
+
 @pytest.mark.parametrize("steps", [23, 40])
 def test_a_run_that_was_stopped_where_it_ends_is_validated_there_at_the_next_start(
     text: Path, tmp_path: Path, steps: int
 ) -> None:
-    def validated() -> list[int]:
-        lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
-        return [line["step"] for line in lines if line["kind"] == "validation"]
-
-    stops = iter([False] * 22 + [True])
-    order = Order(tmp_path / "run", "tiny", (MODEL, TRAIN, files(text, valid=True), {"train": {"steps": steps}}))
-    stopped = run_training(order, say=lambda _: None, on_record=lambda *_: None, stop=lambda: next(stops))
+    run, rare = tmp_path / "run", {"train": {"steps": steps, "validate_steps": 100}}
+    stopped = stopped_at(23, run, files(text, valid=True), rare)
     assert (stopped.step, stopped.reason) == (23, "stopped")
-    assert validated() == [20]
+    assert validated(run) == []
     for _ in range(2):  # and once is enough
-        ended, _, _ = start(tmp_path / "run", {"train": {"steps": 23}})
+        ended, _, _ = start(run, {"train": {"steps": 23, "validate_steps": 100}})
         assert (ended.step, ended.reason) == (23, "steps")
-        assert validated() == [20, 23]
+        assert validated(run) == [23]
+
+
+@pytest.mark.parametrize("asked", [20, 21, 30], ids=["before it", "at its loss", "at its translations"])
+def test_a_stop_does_not_wait_for_a_validation_and_the_next_start_does_it(
+    text: Path, tmp_path: Path, asked: int
+) -> None:
+    often: Layer = {"train": {"steps": 40, "patience": 9}}
+    start(tmp_path / "whole", files(text, valid=True), often)
+    run = tmp_path / "run"
+    stopped = stopped_at(asked, run, files(text, valid=True), often)
+    assert (stopped.step, stopped.reason) == (20, "stopped")
+    assert validated(run) == []
+
+    again = stopped_at(1, run)  # while it does what it owes
+    assert (again.step, again.reason) == (20, "stopped")
+    assert validated(run) == []
+
+    def die(_: Config, record: Record) -> None:
+        if isinstance(record, ValidationRecord):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_training(Order(run, None, (), None, "cpu"), say=lambda _: None, on_record=die)
+    assert validated(run) == [20]
+
+    start(run, files(text, valid=True), often)
+    assert validated(run) == [20, 40]
+    assert_same_weights(run, tmp_path / "whole")
+    states = [
+        json.loads((tmp_path / name / "checkpoints" / "step-00000040" / "state.json").read_text()) | {"seconds": 0}
+        for name in ("run", "whole")
+    ]
+    assert states[0] == states[1]
 
 
 @pytest.mark.parametrize("seed", [1, 2])

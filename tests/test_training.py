@@ -35,6 +35,7 @@ from heedful.training import (
     Record,
     Scores,
     StepRecord,
+    StoppedError,
     ValidationRecord,
     train,
 )
@@ -191,6 +192,29 @@ def test_a_wish_to_stop_is_granted_after_the_step_with_a_checkpoint(tmp_path: Pa
     records = run(config(), tmp_path, stop=lambda: next(wishes))
     assert records[-1] == EndRecord(7, "stopped")
     assert checkpoint_steps(tmp_path) == [7]
+
+
+def test_a_validation_that_is_stopped_is_owed_and_the_run_stops_with_a_checkpoint(tmp_path: Path) -> None:
+    def stopped(_: Transformer) -> Scores:
+        raise StoppedError
+
+    trainer = new_trainer(config())
+    records = run(trainer.config, tmp_path, validate=stopped, trainer=trainer)
+    assert records[-1] == EndRecord(15, "stopped")
+    assert not steps_of(records, ValidationRecord)
+    assert trainer.model.training
+    assert load_snapshot(step_folder(tmp_path, 15)).state["owes_validation"]
+    records = run(trainer.config, tmp_path, validate=lambda _: Scores(1.0, 2.7), trainer=trainer)
+    assert steps_of(records, ValidationRecord) == [15, 30, 45]
+    assert records[-1] == EndRecord(45, "steps")
+
+
+def test_a_checkpoint_of_before_there_were_debts_owes_nothing(tmp_path: Path) -> None:
+    snapshot = new_trainer(config()).snapshot()
+    del snapshot.state["owes_validation"]
+    trainer = new_trainer(config())
+    trainer.restore(snapshot, tmp_path)
+    assert not trainer.progress.owes_validation
 
 
 def test_losses_that_stay_without_a_number_end_the_run_and_name_the_last_good_checkpoint(tmp_path: Path) -> None:
