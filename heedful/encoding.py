@@ -194,8 +194,7 @@ class Encoding:
     ) -> Iterator[Sentences]:
         """The drawn encodings of the texts of one side."""
         plain_starts_N = np.cumsum(plain.lengths) - plain.lengths
-        for _ in range(1, self.num_encodings):
-            ids_T, lengths_N = drawing.encode(texts, bits)
+        for ids_T, lengths_N in drawing.encode(texts, bits, times=self.num_encodings - 1):
             drawn = self._keep(ids_T, lengths_N, np.ones(len(texts), np.bool_))
             long_N = drawn.lengths > self.max_length + 1
             # Of both in a row, each sentence's own one.

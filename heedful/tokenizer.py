@@ -15,7 +15,7 @@ import io
 import threading
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
@@ -185,53 +185,41 @@ class Tokenizer:
 
 
 class BulkEncoder:
-    """Encodes many texts into one array, each distinct word once.
+    """Encodes many texts into one array, each distinct word once; several threads may ask.
 
     No piece crosses a space, so that a text's ids are its words' ids in a row. Looking words up takes a fraction of the
     time that SentencePiece takes to encode them anew. The words are forgotten when they become too many.
     """
 
     def __init__(self, tokenizer: Tokenizer, *, threads: int = 1) -> None:
-        self._words = Words(partial(tokenizer.encode_batch, threads=threads))
-
-    def encode(self, texts: Sequence[str]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
-        """The ids of all texts in one row, without eos, and the number of ids of each text."""
-        return self._words.join([normalise(text).split(" ") for text in texts])
-
-
-class Words:
-    """The ids of words, each encoded when it is first looked up; several threads may ask."""
-
-    def __init__(self, encode: Callable[[list[str]], list[list[int]]]) -> None:
-        self._encode, self._lock = encode, threading.Lock()
+        self._encode, self._lock = partial(tokenizer.encode_batch, threads=threads), threading.Lock()
         self._forget()
 
     def _forget(self) -> None:
-        self._numbers = _Numbers()
+        self._numbers = Numbers()
         self._ids: npt.NDArray[np.int32] = np.empty(0, np.int32)
         self._starts: npt.NDArray[np.int64] = np.empty(0, np.int64)
         self._lengths: npt.NDArray[np.int64] = np.empty(0, np.int64)
 
-    def join(self, words_by_text: Sequence[Sequence[str]]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
-        """The ids of all texts' words in one row, and the number of ids of each text."""
+    def encode(self, texts: Sequence[str]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+        """The ids of all texts in one row, without eos, and the number of ids of each text."""
+        words_by_text = [normalise(text).split(" ") for text in texts]
         with self._lock:
-            index_W = self._look_up(list(chain.from_iterable(words_by_text)))
+            words_W = self._look_up(words_by_text)
             ids, starts, lengths = self._ids, self._starts, self._lengths
-        lengths_W = lengths[index_W]
-        last_word_N = np.cumsum(np.fromiter(map(len, words_by_text), np.int64, len(words_by_text))) - 1
-        lengths_N = np.diff(np.cumsum(lengths_W)[last_word_N], prepend=0)
-        return take_slices(ids, starts[index_W], lengths_W), lengths_N
+        lengths_W = lengths[words_W]
+        return take_slices(ids, starts[words_W], lengths_W), lengths_of_texts(words_by_text, lengths_W)
 
-    def _look_up(self, words: list[str]) -> npt.NDArray[np.int64]:
+    def _look_up(self, words_by_text: Sequence[Sequence[str]]) -> npt.NDArray[np.int64]:
         if self._ids.size > _REMEMBERED_PIECES:
             self._forget()
-        index_W = np.fromiter(map(self._numbers.__getitem__, words), np.int64, len(words))
+        words_W = self._numbers.look_up(words_by_text)
         try:
             self._learn(self._encode(self._numbers.take_new()))
         except BaseException:
             self._forget()  # the new words have numbers, and no ids
             raise
-        return index_W
+        return words_W
 
     def _learn(self, ids: list[list[int]]) -> None:
         self._lengths = np.append(self._lengths, np.fromiter(map(len, ids), np.int64, len(ids)))
@@ -239,7 +227,7 @@ class Words:
         self._ids = np.append(self._ids, np.fromiter(chain.from_iterable(ids), np.int32))
 
 
-class _Numbers(dict[str, int]):
+class Numbers(dict[str, int]):
     """Words, numbered in the order in which they are first looked up."""
 
     def __init__(self) -> None:
@@ -250,10 +238,21 @@ class _Numbers(dict[str, int]):
         number = self[word] = len(self)
         return number
 
+    def look_up(self, words_by_text: Sequence[Sequence[str]]) -> npt.NDArray[np.int64]:
+        """The numbers of all texts' words in one row."""
+        words = list(chain.from_iterable(words_by_text))
+        return np.fromiter(map(self.__getitem__, words), np.int64, len(words))
+
     def take_new(self) -> list[str]:
         """The words that were looked up for the first time since this was last asked."""
         new, self._new = self._new, []
         return new
+
+
+def lengths_of_texts(words_by_text: Sequence[Sequence[str]], lengths_W: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """The number of ids of each text, from those of its words; a text has at least one word, an empty one."""
+    last_word_N = np.cumsum(np.fromiter(map(len, words_by_text), np.int64, len(words_by_text))) - 1
+    return np.diff(np.cumsum(lengths_W)[last_word_N], prepend=0)
 
 
 def take_slices(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import islice, repeat
+from itertools import chain, islice, repeat
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"])) | st.sampled_from([*LIN
 
 def draws(texts: list[str], *, dropout: float = 0.3, seed: int = 1, number: int = 0) -> list[list[int]]:
     encoder = DrawingEncoder(TOKENIZER, dropout=dropout, seed=seed)
-    ids_T, lengths_N = encoder.encode(texts, np.random.PCG64(number))
+    (ids_T, lengths_N), *_ = encoder.encode(texts, np.random.PCG64(number), times=1)
     return [part.tolist() for part in np.split(ids_T, np.cumsum(lengths_N)[:-1])]
 
 
@@ -42,11 +42,39 @@ def test_a_draw_is_of_the_same_text(texts: list[str], seed: int) -> None:
 
 def test_draws_follow_from_seed_and_generator_and_not_from_what_was_encoded_before() -> None:
     encoder = DrawingEncoder(TOKENIZER, dropout=0.3, seed=1)
-    encoder.encode(LINES[::-1], np.random.PCG64(5))
-    again, _ = encoder.encode(LINES, np.random.PCG64(0))
+    list(encoder.encode(LINES[::-1], np.random.PCG64(5), times=2))
+    (again, _), *_ = encoder.encode(LINES, np.random.PCG64(0), times=1)
     assert again.tolist() == [number for ids in draws(LINES) for number in ids]
     assert draws(LINES) != draws(LINES, seed=2)
     assert draws(LINES) != draws(LINES, number=1)
+
+
+@given(st.lists(TEXT, min_size=1))
+def test_what_is_remembered_is_what_the_algorithm_draws(texts: list[str]) -> None:
+    """The plain twin: each word of each time merged by itself."""
+    words = [word for text in texts for word in normalise(text).split(" ")]
+    raw_KW = np.random.PCG64(7).random_raw(3 * len(words)).reshape(3, -1) % np.uint64(DRAWS)
+    names = [[(word, f"1 {draw} {word}") for word, draw in zip(words, raw_W, strict=True)] for raw_W in raw_KW.tolist()]
+    merged = [[MERGES.merge(word, chances(name, dropout=0.3)) for word, name in line] for line in names]
+    encoder = DrawingEncoder(TOKENIZER, dropout=0.3, seed=1)
+    drawn = [ids_T.tolist() for ids_T, _ in encoder.encode(texts, np.random.PCG64(7), times=3)]
+    assert drawn == [list(chain.from_iterable(line)) for line in merged]
+
+
+@given(TEXT, st.lists(st.booleans(), max_size=60))
+def test_leaving_the_plain_road_comes_to_what_merging_from_the_start_does(word: str, taken: list[bool]) -> None:
+    road = MERGES.road(word)
+    assert MERGES.leave(road, chain(taken, repeat(True))) == MERGES.merge(word, chain(taken, repeat(True)))
+    assert MERGES.leave(road, repeat(True)) == MERGES.merge(word, repeat(True))  # the road is still whole
+
+
+def test_draws_that_were_forgotten_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    remembered = draws(LINES, number=3)
+    monkeypatch.setattr("heedful.bpe_dropout._REMEMBERED_WORDS", 0)
+    encoder = DrawingEncoder(TOKENIZER, dropout=0.3, seed=1)
+    bits = np.random.PCG64(3)
+    drawn = [next(encoder.encode([line], bits, times=1))[0].tolist() for line in LINES]
+    assert drawn == remembered
 
 
 def test_a_merge_is_left_out_as_often_as_is_said() -> None:

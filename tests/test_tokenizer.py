@@ -138,9 +138,9 @@ def test_encoding_in_bulk_forgets_words_that_become_too_many(monkeypatch: pytest
     monkeypatch.setattr(module, "_REMEMBERED_PIECES", 20)
     encoder = BulkEncoder(TOKENIZER)
     encoder.encode(LINES)
-    assert len(encoder._words._numbers) > 20
+    assert len(encoder._numbers) > 20
     encoder.encode(["a b", "c"])
-    assert list(encoder._words._numbers) == ["a", "b", "c"]
+    assert list(encoder._numbers) == ["a", "b", "c"]
 
 
 # ---------------------------------------------------------------------------------------------------------------- learn
