@@ -34,7 +34,7 @@ def cautions(
     Without its run a model knows the names of its text alone: two files may have the same one.
     """
     found = _same_files(config) if run else []
-    found += _schedule(config, checkpoint_steps(run) if run else []) + _left_out(config)
+    found += _schedule(config, checkpoint_steps(run) if run else [])
     if train is not None:
         counts_V = token_counts(train, tokenizer.vocab_size)
         has_words = all(map(has_spaces, (config.data.source_language, config.data.target_language)))
@@ -48,7 +48,7 @@ def cautions(
 def cautions_at_start(config: Config, device: str) -> list[str]:
     """What can be known before a run has begun."""
     found = _same_files(config) + _same_validation(config) + _languages(config)
-    found += _schedule(config, []) + _left_out(config)
+    found += _schedule(config, [])
     return found + (_long_on_cpu(config) if device == "cpu" else [])
 
 
@@ -114,18 +114,6 @@ def _schedule(config: Config, steps: list[int]) -> list[str]:
         done = counted(last, "step")
         return [f"the run has done {done} of its warm-up (train.warmup_steps = {train.warmup_steps:,}); go on"]
     return []
-
-
-def _left_out(config: Config) -> list[str]:
-    """Checkpoints at multiples of `checkpoint_steps` are averaged (§6.1); what comes after the last of them is not."""
-    train = config.train
-    rest = train.steps % train.checkpoint_steps
-    if train.ema_decay or rest in (0, train.steps):
-        return []
-    return [
-        f"train.steps = {train.steps:,} is no multiple of train.checkpoint_steps = {train.checkpoint_steps:,}: the "
-        f"model is an average that ends at step {train.steps - rest:,}; change one of them to use the last {rest:,} too"
-    ]
 
 
 def token_counts(shards: Shards, vocab_size: int) -> Counts:

@@ -281,10 +281,10 @@ def average(paths: Sequence[Path]) -> dict[str, Tensor]:
 
 
 def weights_to_average(run: Path, *, last: int, every: int) -> list[Path]:
-    """The last checkpoints at multiples of `every`; where there is none yet, the newest one alone."""
-    steps = checkpoint_steps(run)
-    regular = [step for step in steps if step > 0 and step % every == 0]
-    return [step_folder(run, step) / WEIGHTS for step in (regular[-last:] or steps[-1:])]
+    """Of a run that has ended the last checkpoint, wherever that was, and those before it at multiples of `every`."""
+    *earlier, end = checkpoint_steps(run)
+    regular = [step for step in earlier if step > 0 and step % every == 0]
+    return [step_folder(run, step) / WEIGHTS for step in [*regular, end][-last:]]
 
 
 # -------------------------------------------------------------------------------------------------- what a MODEL may be

@@ -73,14 +73,6 @@ def test_a_recipe_that_is_given_files_of_other_languages_is_told(
     assert all("the settings en and de" in caution and "--set data.source_language=" in caution for caution in found)
 
 
-def test_steps_that_no_checkpoint_to_average_has_seen_are_named() -> None:
-    train = {"steps": 1000, "checkpoint_steps": 400, "warmup_steps": 10}
-    (found,) = cautions_at_start(resolve(preset("small"), {"train": train}), "cpu")
-    assert "ends at step 800; change one of them to use the last 200 too" in found
-    for fits in ({"steps": 1200}, {"steps": 300}, {"ema_decay": 0.9}):
-        assert cautions_at_start(resolve(preset("small"), {"train": train | fits}), "cpu") == []
-
-
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_model_that_takes_days_on_a_cpu_is_named_there_alone(name: str) -> None:
     found = cautions_at_start(resolve(preset(name)), "cpu")

@@ -154,8 +154,9 @@ def test_fewer_steps_than_are_done_are_refused_and_as_many_end_the_run(text: Pat
     with pytest.raises(ConfigError, match=r"train\.steps = 20, but the run .* is already at step 25; train\.steps=25"):
         start(tmp_path / "run", {"train": {"steps": 20}})
     assert contents(tmp_path / "run") == before
-    ended, _, _ = start(tmp_path / "run", {"train": {"steps": 25}})
+    ended, _, said = start(tmp_path / "run", {"train": {"steps": 25}})
     assert (ended.step, ended.reason) == (25, "steps")
+    assert said[-1].endswith("checkpoints: step-00000010, step-00000020, step-00000025"), "no step is thrown away"
     assert ended.model is not None
 
 
