@@ -6,15 +6,15 @@ grammar's translations. All links of the grammar count as sure. The numbers are 
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
+from benchmarks.command import parser
 from heedful.alignment import Aligner, alignment_error_rate
 from heedful.checkpoint import find_model, load_config
 from heedful.grammar import built_in_corpus
 
 
-def main(model: Path) -> None:
+def measure(model: Path) -> None:
     """Print one line."""
     data = load_config(find_model(model).config).data
     pair = data.source_language, data.target_language
@@ -26,6 +26,13 @@ def main(model: Path) -> None:
     print(f"{'-'.join(pair)}: error {error:.1%}; alone stays {alone}")
 
 
+def main() -> None:
+    """A line for each model."""
+    asked = parser(__doc__)
+    asked.add_argument("models", type=Path, nargs="+", metavar="MODEL")
+    for model in asked.parse_args().models:
+        measure(model)
+
+
 if __name__ == "__main__":
-    for each in sys.argv[1:]:
-        main(Path(each))
+    main()

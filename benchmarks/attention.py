@@ -7,8 +7,9 @@ with the weights of that head at the pronoun. The numbers are in docs/attention.
 
 from __future__ import annotations
 
-import sys
+from pathlib import Path
 
+from benchmarks.command import parser
 from heedful.attention_map import Kind, attention_map
 from heedful.heads import PronounReport, pronoun_report
 from heedful.translation import Translator
@@ -40,7 +41,7 @@ def weights_at_pronoun(translator: Translator, report: PronounReport, source: st
     return ", ".join(f"{word} {shares[word]:.2f}" for word in best)
 
 
-def main(model: str) -> None:
+def measure(model: Path) -> None:
     """Print a line for each kind of attention, and for each of the two sentences."""
     translator = Translator.load(model, device="cpu", engine="torch")
     reports = [pronoun_report(translator, kind) for kind in NAMES]
@@ -56,5 +57,12 @@ def main(model: str) -> None:
             print(f"  … {source.split('because ')[1]:22} → {weights_at_pronoun(translator, report, source, target)}")
 
 
+def main() -> None:
+    """Measure and print."""
+    asked = parser(__doc__)
+    asked.add_argument("model", type=Path, metavar="MODEL")
+    measure(asked.parse_args().model)
+
+
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main()

@@ -1,6 +1,6 @@
 """Training and decoding on a CPU, the preset tiny: ours beside torch.nn.Transformer, in one run.
 
-    python -m benchmarks.cpu_speed
+    python -m benchmarks.cpu_speed [--keep]
 
 The sentences are the same for both: random ones with lengths like those of real ones (log-normal, mean 28 cut to 128;
 or the built-in corpus's, mean 12). Both train with the same optimizer, dropout and label smoothing. Ours takes them as
@@ -24,7 +24,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from benchmarks.record import machine, save
+from benchmarks.command import keep, keeping_parser
+from benchmarks.record import machine
 from heedful.batching import Numbers, make_batch, micro_batches
 from heedful.config import Config, preset, resolve
 from heedful.distributed import World
@@ -175,6 +176,7 @@ def translate(engine: TorchEngine, requests: list[Request], options: SearchOptio
 
 def main() -> None:
     """Measure, print, keep."""
+    given = keeping_parser(__doc__).parse_args()
     config = resolve(preset("tiny"))
     figures: dict[str, Any] = {"what": "preset tiny, 1,600 words", "threads": torch.get_num_threads()}
     for mean_length in (12, 28):
@@ -183,7 +185,7 @@ def main() -> None:
     print(machine())
     for name, values in figures.items():
         print(f"{name}: {values}")
-    print(f"kept in {save('cpu_speed', figures)}")
+    keep(given, "cpu_speed", figures)
 
 
 if __name__ == "__main__":

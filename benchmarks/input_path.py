@@ -1,6 +1,6 @@
 """From text to batches on a CPU: tokenising, packing, and the memory that a large corpus takes.
 
-    python -m benchmarks.input_path train.en train.de --tokenizer RUN/tokenizer.model [--pairs 36000000]
+    python -m benchmarks.input_path train.en train.de --tokenizer RUN/tokenizer.model [--pairs 36000000] [--keep]
 
 Tokenising is what `heedful train` does before the first step: files in, numbers on the disk out, with as many
 processes as there are cores. Packing is what its batch thread does: the next pairs of a shuffled epoch, gathered from
@@ -23,7 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.record import machine, save
+from benchmarks.command import keep, keeping_parser
+from benchmarks.record import machine
 
 ROWS, MAX_LENGTH, VOCAB_SIZE = 25_000, 256, 37_000
 MEAN_LENGTH = 28
@@ -109,7 +110,7 @@ def bare_python() -> float:
 
 def main() -> None:
     """Measure, print, keep."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = keeping_parser(__doc__)
     parser.add_argument("source", type=Path, nargs="?")
     parser.add_argument("target", type=Path, nargs="?")
     parser.add_argument("--tokenizer", type=Path)
@@ -134,7 +135,7 @@ def main() -> None:
     print(machine())
     for title, values in figures.items():
         print(f"{title}: {values}")
-    print(f"kept in {save('input_path', figures)}")
+    keep(arguments, "input_path", figures)
 
 
 if __name__ == "__main__":

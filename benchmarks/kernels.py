@@ -1,6 +1,7 @@
 """The CUDA kernels against their plain twins, their peers and the GPU's ceilings; then a whole training step.
 
     python -m benchmarks.kernels [--parts check,attention,loss,norm,feed_forward,step] [--models base,big] [--profile]
+        [--keep]
 
 Correctness comes first: relative errors against float64. Times of kernels are medians over replays of a captured CUDA
 graph, in which launches cost nothing; a copy or product measured in the same run is the ceiling. A step is what
@@ -10,7 +11,7 @@ Tokens are random, with the lengths of real sentences (log-normal, mean 28).
 
 from __future__ import annotations
 
-import argparse
+import json
 import os
 import time
 from collections.abc import Callable, Iterable
@@ -24,7 +25,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from benchmarks.record import save
+from benchmarks.command import keep, keeping_parser
 from heedful.config import ModelConfig
 from heedful.cuda_step import CudaStep
 from heedful.layout import Lengths
@@ -462,7 +463,7 @@ TIMINGS = {"attention": time_attention, "loss": time_loss, "norm": time_norm, "f
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = keeping_parser(__doc__)
     parser.add_argument("--parts", default=",".join(("check", *TIMINGS, "step")))
     parser.add_argument("--models", default="base,small,big")
     parser.add_argument("--profile", action="store_true")
@@ -486,7 +487,8 @@ def main() -> None:
             torch.cuda.reset_peak_memory_stats()
             figures |= time_step(model, tflops, profile=arguments.profile and model == models[0])
         figures |= time_without_determinism(models[0], tflops)
-    print(save("kernels", figures).read_text(encoding="utf-8"))
+    print(json.dumps(figures, indent=1))
+    keep(arguments, "kernels", figures)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ lines differ from the torch engine's.
 
 from __future__ import annotations
 
-import argparse
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,8 @@ from typing import Any
 
 import torch
 
-from benchmarks.record import machine, save
+from benchmarks.command import keep, keeping_parser
+from benchmarks.record import machine
 from heedful.checkpoint import find_model, load_config, load_model
 from heedful.corpus import read_lines
 from heedful.engines import Engine, SearchOptions
@@ -85,22 +85,19 @@ def measure(model: Path, text: Text, beam_size: int) -> dict[str, dict[str, Any]
 
 def main() -> None:
     """Measure, print, keep."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser = keeping_parser(__doc__)
     parser.add_argument("model", type=Path)
     parser.add_argument("-s", "--source", type=Path)
     parser.add_argument("-r", "--reference", type=Path)
     parser.add_argument("--beam", type=int, default=4)
-    parser.add_argument("--keep", action="store_true", help="write the result to benchmarks/results/")
     given = parser.parse_args()
     text = text_of(given.model, given.source, given.reference)
     print(f"{machine()}: {len(text.sources):,} lines of {text.name}, beam {given.beam}")
     figures = measure(given.model, text, given.beam)
     lost = figures["torch float32"]["BLEU"] - figures["ctranslate2 int8"]["BLEU"]
     print(f"int8 loses {lost:.2f} BLEU")
-    if given.keep:
-        about = {"what": f"{text.name}, {len(text.sources):,} lines, beam {given.beam}", "int8 loses": round(lost, 2)}
-        name = f"quantization-{text.name.removesuffix('.xz').replace(' ', '-')}"
-        print(f"kept in {save(name, about | figures)}")
+    about = {"what": f"{text.name}, {len(text.sources):,} lines, beam {given.beam}", "int8 loses": round(lost, 2)}
+    keep(given, f"quantization-{text.name.removesuffix('.xz').replace(' ', '-')}", about | figures)
 
 
 if __name__ == "__main__":

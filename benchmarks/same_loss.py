@@ -2,15 +2,15 @@
 
     heedful train -s train.en -t train.de -o RUN --preset base --steps 1   # text → tokens, once
     python -m benchmarks.same_loss RUN --name europarl --steps 300 [--set train.batch_tokens=4096]
+        [--keep]
 
 Each of both is trained with three seeds by `heedful train` on a GPU. Seeds decide weights, batches and masks, and the
 two roads draw masks in different ways, so that they can only agree as two runs of different seeds agree: the means may
-differ by no more than the spread of the seeds. The curves are kept in results/ and drawn to docs/images/.
+differ by no more than the spread of the seeds. With --keep the curves go to results/, and drawn to docs/images/.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import shutil
 import subprocess
@@ -23,7 +23,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from benchmarks.record import machine, save
+from benchmarks.command import keep, keeping_parser
+from benchmarks.record import machine
 from heedful.config import Layer, read_toml, resolve, setting
 from heedful.run_folder import CONFIG, write_config
 
@@ -88,7 +89,7 @@ def draw(name: str, curves: dict[str, dict[str, Curve]]) -> Path:
 
 def main() -> None:
     """Train all, compare, keep, draw."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = keeping_parser(__doc__)
     parser.add_argument("run", type=Path)
     parser.add_argument("--name", required=True)
     parser.add_argument("--steps", type=int, default=300)
@@ -108,8 +109,9 @@ def main() -> None:
     print(machine())
     for name, value in figures.items():
         print(f"{name}: {value}")
-    kept = save(f"same_loss-{arguments.name}", figures | {"curves": curves})
-    print(f"kept in {kept}; drawn in {draw(arguments.name, curves)}")
+    keep(arguments, f"same_loss-{arguments.name}", figures | {"curves": curves})
+    if arguments.keep:
+        print(f"drawn in {draw(arguments.name, curves)}")
 
 
 if __name__ == "__main__":

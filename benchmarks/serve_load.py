@@ -1,6 +1,6 @@
 """`heedful serve` under load: many clients at once against one, on loopback, every answer checked.
 
-    python -m benchmarks.serve_load MODEL TEXT [--seconds 60] [--clients 64]
+    python -m benchmarks.serve_load MODEL TEXT [--seconds 60] [--clients 64] [--keep]
 
 TEXT is a file of source sentences. First each sentence is asked for alone: its answer is what every later one must be.
 Then one client asks for as many as it can, then all of them together; each waits for its answer before it asks again.
@@ -27,9 +27,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import click
-
-from benchmarks.record import save
+from benchmarks.command import keep, keeping_parser
 
 SENTENCES = 500
 MEMORY_SECONDS = 0.5
@@ -165,7 +163,7 @@ async def measure(server: Server, texts: list[str], num_clients: int, seconds: f
     together = await phase(server, expected, num_clients, seconds)
     one, many = figures(alone, max(2.0, seconds / 4)), figures(together, seconds)
     for text, answer in together.wrong[:5]:
-        click.echo(f"wrong: {text!r} gave {answer!r}, not {expected[text]!r}")
+        print(f"wrong: {text!r} gave {answer!r}, not {expected[text]!r}")
     return {
         "clients": num_clients,
         "seconds": seconds,
@@ -177,22 +175,21 @@ async def measure(server: Server, texts: list[str], num_clients: int, seconds: f
     }
 
 
-@click.command()
-@click.argument("model", type=click.Path(path_type=Path, exists=True))
-@click.argument("text", type=click.Path(path_type=Path, exists=True))
-@click.option("--seconds", type=float, default=60.0)
-@click.option("--clients", type=int, default=64)
-@click.option("--engine", default="torch", show_default=True)
-@click.option("--keep/--no-keep", default=True, help="Write the result to benchmarks/results/.")
-def main(model: Path, text: Path, seconds: float, clients: int, engine: str, keep: bool) -> None:
+def main() -> None:
     """Measure, print, keep; exit code 1 if a bar is missed."""
-    texts = list(dict.fromkeys(text.read_text(encoding="utf-8").splitlines()))[:SENTENCES]
-    with running(model, ("--engine", engine)) as server:
-        result = asyncio.run(measure(server, texts, clients, seconds))
-    result["engine"], result["threads"] = engine, os.environ.get("OMP_NUM_THREADS", "all")
-    click.echo(json.dumps(result, indent=1))
-    if keep:
-        click.echo(f"kept in {save('serve-load', result)}")
+    parser = keeping_parser(__doc__)
+    parser.add_argument("model", type=Path)
+    parser.add_argument("text", type=Path)
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--clients", type=int, default=64)
+    parser.add_argument("--engine", default="torch")
+    given = parser.parse_args()
+    texts = list(dict.fromkeys(given.text.read_text(encoding="utf-8").splitlines()))[:SENTENCES]
+    with running(given.model, ("--engine", given.engine)) as server:
+        result = asyncio.run(measure(server, texts, given.clients, given.seconds))
+    result["engine"], result["threads"] = given.engine, os.environ.get("OMP_NUM_THREADS", "all")
+    print(json.dumps(result, indent=1))
+    keep(given, "serve-load", result)
     missed = [
         *(["errors or wrong answers"] if result["many"]["errors"] or result["many"]["wrong"] else []),
         *(["speed_up"] if result["speed_up"] < BARS["speed_up"] else []),

@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from benchmarks.command import parser
 from heedful.card import Card, Evaluation, Training, load_card
 from heedful.card_comparison import Row, cell, rows_by_recipe, scored_alike
 from heedful.card_tables import codes, machines, markdown_table, precisions, twice
@@ -305,8 +306,10 @@ def stale(root: Path = ROOT, results: Path = RESULTS) -> list[Path]:
 
 def main() -> None:
     """Write the tables, or check them."""
-    old = stale()
-    if "--check" in sys.argv[1:]:
+    asked = parser(__doc__)
+    asked.add_argument("--check", action="store_true", help="write nothing; exit code 1 if a table is out of date")
+    given, old = asked.parse_args(), stale()
+    if given.check:
         sys.exit("".join(f"{path.relative_to(ROOT)} is out of date: make tables\n" for path in old) or 0)
     for path, text in generated().items():
         path.write_text(text, encoding="utf-8")

@@ -1,7 +1,7 @@
 """Training speed on one GPU: `heedful train` itself beside Hugging Face's MarianMTModel and torch.nn.Transformer.
 
     heedful train -s train.en -t train.de -o RUN --preset base --steps 1   # text → tokens, once
-    python -m benchmarks.train_speed RUN [--steps 2000] [--without-peers]
+    python -m benchmarks.train_speed RUN [--steps 2000] [--without-peers] [--keep]
 
 Ours is the whole of `heedful train` in this process: reading and packing batches, schedule, logging, checkpoints. The
 peers get the same sentences, already packed into tensors on the GPU, in batches of like length so that they pad
@@ -12,7 +12,6 @@ products alone: 6 operations for each weight and each token that meets it, and t
 
 from __future__ import annotations
 
-import argparse
 import shutil
 import statistics
 import tempfile
@@ -26,8 +25,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from benchmarks.command import keep, keeping_parser
 from benchmarks.cpu_speed import TorchTransformer, like_lengths, padded
-from benchmarks.record import machine, save
+from benchmarks.record import machine
 from heedful import training
 from heedful.batching import Numbers, make_batch, micro_batches, prefetched
 from heedful.checkpoint import load_config
@@ -242,7 +242,7 @@ def peers(config: Config, vocab_size: int, shards: Shards) -> dict[str, dict[str
 
 def main() -> None:
     """Measure, print, keep."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = keeping_parser(__doc__)
     parser.add_argument("run", type=Path)
     parser.add_argument("--steps", type=int, default=2000)
     parser.add_argument("--without-peers", action="store_true")
@@ -268,7 +268,7 @@ def main() -> None:
     print(machine())
     for name, values in figures.items():
         print(f"{name}: {values}")
-    print(f"kept in {save(f'train_speed-{arguments.run.name}', figures)}")
+    keep(arguments, f"train_speed-{arguments.run.name}", figures)
 
 
 if __name__ == "__main__":

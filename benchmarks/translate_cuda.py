@@ -27,7 +27,8 @@ from typing import Any
 
 import torch
 
-from benchmarks.record import machine, save
+from benchmarks.command import keep, keeping_parser
+from benchmarks.record import machine
 from heedful.checkpoint import load_model, save_model
 from heedful.commands.translate import write_translations
 from heedful.config import preset, resolve
@@ -233,13 +234,12 @@ def race(folder: Path, name: str, lines: list[str], *, with_peer: bool) -> dict[
 
 def main() -> None:
     """Measure, print, keep."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = keeping_parser(__doc__)
     parser.add_argument("text", type=Path)
     parser.add_argument("--tokenizer", type=Path)
     parser.add_argument("--preset", default="base")
     parser.add_argument("--sentences", type=int, default=100_000)
     parser.add_argument("--without-peer", action="store_true")
-    parser.add_argument("--keep", action="store_true", help="write the result to benchmarks/results/")
     given = parser.parse_args()
     print(machine())
     figures: dict[str, Any] = {"what": f"{given.preset}, {given.sentences:,} sentences of {given.text.name}"}
@@ -256,8 +256,7 @@ def main() -> None:
             figures[name] = measure()
             torch.cuda.empty_cache()
             print(name, figures[name], flush=True)
-            if given.keep:
-                print(f"kept in {save('translate_speed_cuda', figures)}")
+            keep(given, "translate_speed_cuda", figures)
 
 
 if __name__ == "__main__":

@@ -29,7 +29,8 @@ from typing import Any, TypeAlias
 
 import torch
 
-from benchmarks.record import machine, save
+from benchmarks.command import keep, keeping_parser
+from benchmarks.record import machine
 from heedful.checkpoint import load_model, save_model
 from heedful.config import Config, preset, resolve
 from heedful.engines import Request, SearchOptions
@@ -335,13 +336,12 @@ def ratio(ours: list[dict[str, Any]], theirs: list[dict[str, Any]]) -> float:
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser = keeping_parser(__doc__)
     parser.add_argument("--preset", default="base")
     parser.add_argument("--sentences", type=int, default=96)
     parser.add_argument("--length", type=int, default=28)
     parser.add_argument("--vocab", type=int, default=8000)
     parser.add_argument("--rounds", type=int, default=4)
-    parser.add_argument("--keep", action="store_true", help="write the result to benchmarks/results/")
     parser.add_argument("--one", choices=NAMES, help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--beam", type=int, default=4, help=argparse.SUPPRESS)
@@ -367,8 +367,7 @@ def main() -> None:
             figures[name] = race(Order(Path(folder), beam_size), given.rounds)
             for key, value in figures[name].items():
                 print(f"{name:8} {key}: {value}", flush=True)
-    if given.keep:
-        print(f"kept in {save('translate_speed_cpu', figures)}")
+    keep(given, "translate_speed_cpu", figures)
 
 
 if __name__ == "__main__":
