@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from benchmarks.command import parser
+from benchmarks.command import parser, run
 from heedful.alignment import Aligner, alignment_error_rate
 from heedful.checkpoint import find_model, load_config
 from heedful.grammar import built_in_corpus
@@ -35,4 +35,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from benchmarks.command import parser
+from benchmarks.command import parser, run
 from heedful.attention_map import Kind, attention_map
 from heedful.heads import PronounReport, pronoun_report
 from heedful.translation import Translator
@@ -65,4 +65,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

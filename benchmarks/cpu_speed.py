@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from benchmarks.command import keep, keeping_parser
+from benchmarks.command import keep, keeping_parser, run
 from benchmarks.record import machine
 from heedful.batching import Numbers, make_batch, micro_batches
 from heedful.config import Config, preset, resolve
@@ -189,4 +189,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

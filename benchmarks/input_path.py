@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.command import keep, keeping_parser
+from benchmarks.command import keep, keeping_parser, run
 from benchmarks.record import machine
 
 ROWS, MAX_LENGTH, VOCAB_SIZE = 25_000, 256, 37_000
@@ -119,6 +119,8 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.memory:
         return print(json.dumps(memory(arguments.memory) | {"MB in all": round(resident_megabytes())}))
+    if arguments.source and not (arguments.target and arguments.tokenizer):
+        parser.error("a source goes with its target and --tokenizer")
     figures: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as name:
         if arguments.source:
@@ -139,4 +141,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from benchmarks.command import keep, keeping_parser
+from benchmarks.command import keep, keeping_parser, names, need_gpu, run
 from heedful.config import ModelConfig
 from heedful.cuda_step import CudaStep
 from heedful.layout import Lengths
@@ -464,24 +464,26 @@ TIMINGS = {"attention": time_attention, "loss": time_loss, "norm": time_norm, "f
 
 def main() -> None:
     parser = keeping_parser(__doc__)
-    parser.add_argument("--parts", default=",".join(("check", *TIMINGS, "step")))
-    parser.add_argument("--models", default="base,small,big")
+    parts = ("check", *TIMINGS, "step")
+    parser.add_argument("--parts", type=names(parts), default=list(parts))
+    parser.add_argument("--models", type=names(SIZES), default=["base", "small", "big"])
     parser.add_argument("--profile", action="store_true")
     arguments = parser.parse_args()
-    parts, models = arguments.parts.split(","), arguments.models.split(",")
+    need_gpu()
+    models = arguments.models
     torch.use_deterministic_algorithms(True)
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, {time.strftime('%Y-%m-%d')}", flush=True)
     tflops, terabytes = measure_ceilings()
     print(f"ceilings: bf16 product {tflops:.0f} TFLOP/s, copy {terabytes:.2f} TB/s", flush=True)
-    if "check" in parts:
+    if "check" in arguments.parts:
         for check_one in CHECKS:
             check_one()
     figures: Figures = {"product, TFLOP/s": tflops, "copy, TB/s": terabytes}
     for part, measure in TIMINGS.items():
-        if part in parts:
+        if part in arguments.parts:
             figures |= measure(SIZES[models[0]])
-    if "step" in parts:
+    if "step" in arguments.parts:
         for model in models:
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats()
@@ -492,4 +494,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

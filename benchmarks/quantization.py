@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.command import keep, keeping_parser
+from benchmarks.command import keep, keeping_parser, run
 from benchmarks.record import machine
 from heedful.checkpoint import find_model, load_config, load_model
 from heedful.corpus import read_lines
@@ -101,4 +101,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

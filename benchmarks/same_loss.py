@@ -23,7 +23,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from benchmarks.command import keep, keeping_parser
+from benchmarks.command import keep, keeping_parser, run
 from benchmarks.record import machine
 from heedful.config import Layer, read_toml, resolve, setting
 from heedful.run_folder import CONFIG, write_config
@@ -115,4 +115,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

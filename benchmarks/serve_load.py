@@ -27,7 +27,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.command import keep, keeping_parser
+from benchmarks.command import keep, keeping_parser, run
+from heedful.corpus import read_lines
+from heedful.errors import CheckpointError
 
 SENTENCES = 500
 MEMORY_SECONDS = 0.5
@@ -59,7 +61,8 @@ def running(model: Path, arguments: tuple[str, ...]) -> Iterator[Server]:
         assert process.stderr is not None
         said = process.stderr.readline()
         found = re.match(r"(\w+) → (\w+): http://([\d.]+):(\d+)", said)
-        assert found, said + process.stderr.read()
+        if not found:
+            raise CheckpointError(said.strip())
         try:
             yield Server(process, found[3], int(found[4]), found[1], found[2])
         finally:
@@ -184,7 +187,7 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--engine", default="torch")
     given = parser.parse_args()
-    texts = list(dict.fromkeys(given.text.read_text(encoding="utf-8").splitlines()))[:SENTENCES]
+    texts = list(dict.fromkeys(read_lines(given.text)))[:SENTENCES]
     with running(given.model, ("--engine", given.engine)) as server:
         result = asyncio.run(measure(server, texts, given.clients, given.seconds))
     result["engine"], result["threads"] = given.engine, os.environ.get("OMP_NUM_THREADS", "all")
@@ -199,4 +202,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

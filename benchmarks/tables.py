@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from benchmarks.command import parser
+from benchmarks.command import parser, run
 from heedful.card import Card, Evaluation, Training, load_card
 from heedful.card_comparison import Row, cell, rows_by_recipe, scored_alike
 from heedful.card_tables import codes, machines, markdown_table, precisions, twice
@@ -317,4 +317,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

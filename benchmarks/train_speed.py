@@ -25,7 +25,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from benchmarks.command import keep, keeping_parser
+from benchmarks.command import keep, keeping_parser, need_gpu, run
 from benchmarks.cpu_speed import TorchTransformer, like_lengths, padded
 from benchmarks.record import machine
 from heedful import training
@@ -247,6 +247,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=2000)
     parser.add_argument("--without-peers", action="store_true")
     arguments = parser.parse_args()
+    need_gpu()
     config = load_config(arguments.run / "config.toml")
     shards, vocab_size = (
         open_shards(arguments.run / "data/train"),
@@ -272,4 +273,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

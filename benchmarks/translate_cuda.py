@@ -27,11 +27,12 @@ from typing import Any
 
 import torch
 
-from benchmarks.command import keep, keeping_parser
+from benchmarks.command import keep, keeping_parser, need_gpu, run
 from benchmarks.record import machine
 from heedful.checkpoint import load_model, save_model
 from heedful.commands.translate import write_translations
 from heedful.config import preset, resolve
+from heedful.corpus import read_lines
 from heedful.engines import Request, SearchOptions
 from heedful.engines.torch_engine import TorchEngine
 from heedful.export.marian import write_huggingface
@@ -49,7 +50,7 @@ SEARCHES = {"beam 4": ["-b", "4"], "greedy": ["--greedy"]}
 
 def prepare(folder: Path, given: argparse.Namespace) -> None:
     """A random model, its export, and the sentences."""
-    lines = given.text.read_text(encoding="utf-8").splitlines()
+    lines = list(read_lines(given.text))
     tokenizer = (
         Tokenizer.load(given.tokenizer)
         if given.tokenizer
@@ -241,6 +242,7 @@ def main() -> None:
     parser.add_argument("--sentences", type=int, default=100_000)
     parser.add_argument("--without-peer", action="store_true")
     given = parser.parse_args()
+    need_gpu()
     print(machine())
     figures: dict[str, Any] = {"what": f"{given.preset}, {given.sentences:,} sentences of {given.text.name}"}
     with tempfile.TemporaryDirectory() as temporary:
@@ -260,4 +262,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -29,7 +29,7 @@ from typing import Any, TypeAlias
 
 import torch
 
-from benchmarks.command import keep, keeping_parser
+from benchmarks.command import keep, keeping_parser, run
 from benchmarks.record import machine
 from heedful.checkpoint import load_model, save_model
 from heedful.config import Config, preset, resolve
@@ -371,4 +371,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

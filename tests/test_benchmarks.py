@@ -50,3 +50,43 @@ def test_a_result_is_kept_when_asked_for_alone(
 def test_no_measurement_writes_a_result_in_another_way(name: str) -> None:
     source = (FOLDER / f"{name}.py").read_text(encoding="utf-8")
     assert not re.search(r"record import .*\bsave\b", source)
+
+
+MISTAKES = {
+    "alignment": ["nope"],
+    "attention": ["nope"],
+    "input_path": ["nope", "nope", "--tokenizer", "nope"],
+    "quantization": ["nope"],
+    "same_loss": ["nope", "--name", "any"],
+    "serve_load": ["any", "nope"],
+    "train_speed": ["nope"],
+    "translate_cuda": ["nope"],
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_what_is_not_there_is_one_line(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("benchmarks.command.need_gpu", lambda: None)
+    assert call(name, *MISTAKES[name], monkeypatch=monkeypatch) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("nope")
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", ["alignment", "attention", "train_speed", "translate_cuda"])
+def test_what_is_not_said_is_asked_for(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(name, monkeypatch=monkeypatch) == 2
+    assert "the following arguments are required" in capsys.readouterr().err
+
+
+def test_a_machine_without_a_gpu_is_told_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    assert call("train_speed", "any", monkeypatch=monkeypatch) == 2
+    assert capsys.readouterr().err.startswith("this measurement is one of a GPU, and torch ")
