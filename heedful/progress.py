@@ -23,7 +23,7 @@ PLAIN_STEPS, QUIET_SECONDS = 100, 10.0  # a line after so many steps, or as soon
 ENDINGS = {
     "steps": "trained {steps}",
     "patience": "stopped at step {step:,}: the validation loss no longer falls (train.patience)",
-    "stopped": "stopped at step {step:,}; the same command goes on from here",
+    "stopped": "stopped at step {step:,}; the same command goes on from here, --steps {step} makes a model of it now",
 }
 
 

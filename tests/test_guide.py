@@ -14,6 +14,7 @@ GUIDE = (ROOT / "docs" / "guide.md").read_text(encoding="utf-8")
 SHORTER = {
     "recipes/multi30k-en-de.toml --from": "--preset tiny --from",
     "recipes/multi30k-en-de.toml": "--preset tiny --steps 4 --set tokenizer.vocab_size=400",
+    "--steps 5230": "--steps 4",
     "--steps 500": "--steps 2",
     "--set train.warmup_steps=100": "--set train.warmup_steps=1",
     "--set train.checkpoint_steps=100": "--set train.checkpoint_steps=1",

@@ -68,6 +68,12 @@ def test_on_a_terminal_a_bar_shows_the_same_figures() -> None:
     assert "the same command goes on from here" in text
 
 
+def test_who_stops_a_run_is_told_how_to_have_a_model_of_it(capsys: pytest.CaptureFixture[str]) -> None:
+    PlainDisplay().show(CONFIG, EndRecord(1730, "stopped"))
+    assert "stopped at step 1,730;" in (said := capsys.readouterr().err)
+    assert "--steps 1730 makes a model of it now" in said
+
+
 def test_what_a_command_says_stands_above_the_bar(capsys: pytest.CaptureFixture[str]) -> None:
     screen = io.StringIO()
     with LiveDisplay(Console(file=screen, force_terminal=True, width=80)):
