@@ -34,7 +34,7 @@ def cautions(
     Without its run a model knows the names of its text alone: two files may have the same one.
     """
     found = _same_files(config) if run else []
-    found += _schedule(config, checkpoint_steps(run) if run else [])
+    found += _schedule(config, checkpoint_steps(run) if run else []) + _patience(config)
     if train is not None:
         counts_V = token_counts(train, tokenizer.vocab_size)
         has_words = all(map(has_spaces, (config.data.source_language, config.data.target_language)))
@@ -48,7 +48,7 @@ def cautions(
 def cautions_at_start(config: Config, device: str) -> list[str]:
     """What can be known before a run has begun."""
     found = _same_files(config) + _same_validation(config) + _languages(config)
-    found += _schedule(config, [])
+    found += _schedule(config, []) + _patience(config)
     return found + (_long_on_cpu(config) if device == "cpu" else [])
 
 
@@ -114,6 +114,15 @@ def _schedule(config: Config, steps: list[int]) -> list[str]:
         done = counted(last, "step")
         return [f"the run has done {done} of its warm-up (train.warmup_steps = {train.warmup_steps:,}); go on"]
     return []
+
+
+def _patience(config: Config) -> list[str]:
+    if not config.train.patience or config.data.valid_source:
+        return []
+    return [
+        f"train.patience = {config.train.patience} ends nothing without validation text; give it with "
+        f"--valid-source and --valid-target"
+    ]
 
 
 def token_counts(shards: Shards, vocab_size: int) -> Counts:

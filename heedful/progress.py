@@ -22,7 +22,7 @@ from heedful.training import CheckpointRecord, EndRecord, PaceRecord, Record, St
 PLAIN_STEPS, QUIET_SECONDS = 100, 10.0  # a line after so many steps, or as soon as so much time has passed
 ENDINGS = {
     "steps": "trained {steps}",
-    "patience": "stopped at step {step:,}: the validation loss no longer falls (train.patience)",
+    "patience": "stopped at step {step:,}: the validation loss no longer falls; a larger train.patience, or 0, goes on",
     "stopped": "stopped at step {step:,}; the same command goes on from here, --steps {step} makes a model of it now",
 }
 

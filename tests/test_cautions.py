@@ -73,6 +73,14 @@ def test_a_recipe_that_is_given_files_of_other_languages_is_told(
     assert all("the settings en and de" in caution and "--set data.source_language=" in caution for caution in found)
 
 
+def test_patience_that_has_nothing_to_wait_for_is_named(tokenizer: Tokenizer) -> None:
+    (found,) = cautions_at_start(resolve(preset("tiny"), {"train": {"patience": 5}}), "cpu")
+    assert "train.patience = 5 ends nothing without validation text" in found
+    assert cautions(None, resolve({"train": {"patience": 5}}), tokenizer, None, None) == [found]
+    valid = {"valid_source": ["valid.en-de.tsv"]}
+    assert cautions_at_start(resolve(preset("tiny"), {"train": {"patience": 5}, "data": valid}), "cpu") == []
+
+
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_model_that_takes_days_on_a_cpu_is_named_there_alone(name: str) -> None:
     found = cautions_at_start(resolve(preset(name)), "cpu")

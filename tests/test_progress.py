@@ -74,6 +74,11 @@ def test_who_stops_a_run_is_told_how_to_have_a_model_of_it(capsys: pytest.Captur
     assert "--steps 1730 makes a model of it now" in said
 
 
+def test_who_is_out_of_patience_is_told_how_to_go_on(capsys: pytest.CaptureFixture[str]) -> None:
+    PlainDisplay().show(CONFIG, EndRecord(20, "patience"))
+    assert "no longer falls; a larger train.patience, or 0, goes on" in capsys.readouterr().err
+
+
 def test_what_a_command_says_stands_above_the_bar(capsys: pytest.CaptureFixture[str]) -> None:
     screen = io.StringIO()
     with LiveDisplay(Console(file=screen, force_terminal=True, width=80)):
