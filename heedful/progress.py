@@ -17,7 +17,7 @@ from rich.text import Text
 
 from heedful.config import Config
 from heedful.counting import counted
-from heedful.training import CheckpointRecord, EndRecord, PaceRecord, Record, StepRecord, ValidationRecord
+from heedful.training import CheckpointRecord, EndRecord, PaceRecord, Record, Scores, StepRecord, ValidationRecord
 
 PLAIN_STEPS, QUIET_SECONDS = 100, 10.0  # a line after so many steps, or as soon as so much time has passed
 ENDINGS = {
@@ -49,11 +49,16 @@ def ending(record: EndRecord) -> str:
     return ENDINGS[record.reason].format(step=record.step, steps=counted(record.step, "step"))
 
 
+def _perplexity(measured: StepRecord | Scores) -> str:
+    """12.50; of a run that diverges 2.3e+118."""
+    return f"{measured.perplexity:{'.2f' if measured.perplexity < 1e6 else '.1e'}}"
+
+
 def step_line(record: StepRecord, steps: int) -> str:
     """A record of steps as a plain line."""
     skipped = f"  skipped {record.skipped_steps}" if record.skipped_steps else ""
     return (
-        f"step {record.step:>7,}/{steps:,}  loss {record.loss:.3f}  perplexity {record.perplexity:.2f}  "
+        f"step {record.step:>7,}/{steps:,}  loss {record.loss:.3f}  perplexity {_perplexity(record)}  "
         f"{record.tokens_per_second:,.0f} target tokens/s  {remaining(record, steps)} left{skipped}"
     )
 
@@ -63,7 +68,7 @@ def validation_line(record: ValidationRecord) -> str:
     scores = record.scores
     bleu = "" if scores.bleu is None else f"  BLEU {scores.bleu:.1f} (greedy)"
     loss = f"loss {scores.loss:.3f} (not smoothed)"
-    return f"step {record.step:>7,}  validation: {loss}  perplexity {scores.perplexity:.2f}{bleu}"
+    return f"step {record.step:>7,}  validation: {loss}  perplexity {_perplexity(scores)}{bleu}"
 
 
 def pace_line(record: PaceRecord, steps: int) -> str:
@@ -108,7 +113,7 @@ class _Figures(ProgressColumn):
         if record is None:
             return Text("")
         return Text(
-            f"loss {record.loss:.3f} ppl {record.perplexity:.2f} {record.tokens_per_second:,.0f} tok/s "
+            f"loss {record.loss:.3f} ppl {_perplexity(record)} {record.tokens_per_second:,.0f} tok/s "
             f"{remaining(record, int(task.total or 0))} left"
         )
 

@@ -1,7 +1,9 @@
 """What a run looks like: plain lines in logs, a bar on a terminal."""
 
 import io
+import math
 import time
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -72,6 +74,19 @@ def test_who_stops_a_run_is_told_how_to_have_a_model_of_it(capsys: pytest.Captur
     PlainDisplay().show(CONFIG, EndRecord(1730, "stopped"))
     assert "stopped at step 1,730;" in (said := capsys.readouterr().err)
     assert "--steps 1730 makes a model of it now" in said
+
+
+@pytest.mark.parametrize(
+    ("perplexity", "text"),
+    [(999_999.0, "999999.00"), (2.34e118, "2.3e+118"), (math.inf, "inf"), (math.nan, "nan")],
+)
+def test_the_perplexity_of_a_run_that_diverges_can_be_read(
+    perplexity: float, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shown = PlainDisplay()
+    shown.show(CONFIG, replace(record(100), perplexity=perplexity))
+    shown.show(CONFIG, ValidationRecord(100, Scores(272.0, perplexity, 0.0)))
+    assert capsys.readouterr().err.count(f"perplexity {text}  ") == 2
 
 
 def test_who_is_out_of_patience_is_told_how_to_go_on(capsys: pytest.CaptureFixture[str]) -> None:
