@@ -57,6 +57,41 @@ def test_json_form_multipart_and_query_say_the_same(client: TestClient) -> None:
         assert (answer.status_code, answer.json()) == (200, {"translatedText": "the cat!"}), way
 
 
+FORM = "application/x-www-form-urlencoded"
+PART = b'--x\r\nContent-Disposition: form-data; name="q"\r\n\r\ncaf%s\r\n--x--\r\n'
+
+
+@pytest.mark.parametrize("cafe", ["café".encode(), b"caf%C3%A9"], ids=["bytes", "escaped"])
+def test_a_form_in_utf_8_is_read_as_such(client: TestClient, cafe: bytes) -> None:
+    """`curl -d` sends the bytes as they are."""
+    content = b"source=en&target=de&q=" + cafe
+    answer = client.post("/translate", content=content, headers={"Content-Type": FORM})
+    assert answer.json() == {"translatedText": "café!"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "content", "query"),
+    [
+        (FORM, b"q=caf\xe9", ""),
+        (FORM, b"q=caf%E9", ""),
+        ("multipart/form-data; boundary=x", PART % b"\xe9", ""),
+        (FORM, b"", "&q=caf%E9"),
+    ],
+    ids=["bytes", "escaped", "multipart", "query"],
+)
+def test_a_form_that_is_not_in_utf_8_is_refused(client: TestClient, kind: str, content: bytes, query: str) -> None:
+    url = f"/translate?source=en&target=de{query}"
+    answer = client.post(url, content=content, headers={"Content-Type": kind})
+    assert answer.status_code == 400
+    assert answer.json()["error"].startswith("Invalid request: the form is not in UTF-8 (")
+
+
+def test_a_multipart_form_in_utf_8_is_read_as_such(client: TestClient) -> None:
+    kind = {"Content-Type": "multipart/form-data; boundary=x"}
+    answer = client.post("/translate?source=en&target=de", content=PART % "é".encode(), headers=kind)
+    assert answer.json() == {"translatedText": "café!"}
+
+
 def test_what_the_body_says_goes_over_the_query(client: TestClient) -> None:
     query = {"q": "a", "source": "en", "target": "de"}
     assert client.post("/translate", params=query, json={"q": "b"}).json() == {"translatedText": "b!"}

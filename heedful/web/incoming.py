@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Any, TypeVar
+from urllib.parse import parse_qs
 
 import msgspec
-from starlette.datastructures import ImmutableMultiDict
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import Message, Receive
@@ -16,7 +16,7 @@ from starlette.types import Message, Receive
 from heedful.web.limits import Limits, RefusalError
 
 Result = TypeVar("Result")
-FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
+URLENCODED, MULTIPART = "application/x-www-form-urlencoded", "multipart/form-data"
 MOST_FIELDS = 1000
 CLIENT_GONE = 499  # nginx's word for it; nobody reads the answer
 
@@ -70,7 +70,7 @@ class Parameters:
 
 async def parameters(request: Request, limits: Limits) -> Parameters:
     """Of the query string, and over them those of the body."""
-    query = _repeated(request.query_params)
+    query = _urlencoded(request.scope["query_string"])
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     body = await _body(request, limits)
     if kind == "application/json" or kind.endswith("+json"):
@@ -78,8 +78,10 @@ async def parameters(request: Request, limits: Limits) -> Parameters:
         arrays = frozenset(name for name, value in given.items() if isinstance(value, list))
         values = {name: value if isinstance(value, list) else [value] for name, value in given.items()}
         return Parameters(query | values, arrays)
-    if kind in FORMS:
-        return Parameters(query | await _form(request, body))
+    if kind == URLENCODED:
+        return Parameters(query | _urlencoded(body))
+    if kind == MULTIPART:
+        return Parameters(query | await _multipart(request, body))
     return Parameters(query)
 
 
@@ -111,13 +113,31 @@ def _json_object(body: bytes) -> dict[str, Any]:
     return given
 
 
-async def _form(request: Request, body: bytes) -> dict[str, list[Any]]:
+def _urlencoded(given: bytes) -> dict[str, list[Any]]:
+    """A form or a query string in UTF-8, escaped or not; starlette would take any other bytes for some letters."""
+    try:
+        text = given.decode()
+        return parse_qs(text, keep_blank_values=True, errors="strict", max_num_fields=MOST_FIELDS)
+    except UnicodeDecodeError as error:
+        raise _not_utf8(error) from None
+    except ValueError as error:
+        raise RefusalError(400, f"Invalid request: {error}") from None
+
+
+async def _multipart(request: Request, body: bytes) -> dict[str, list[Any]]:
     replayed = Request(request.scope, _replay(body))
     try:
         async with replayed.form(max_files=0, max_fields=MOST_FIELDS) as form:
-            return _repeated(form)
+            body.decode()  # there are no files in it
+            return {name: form.getlist(name) for name in form}
     except HTTPException as error:
         raise RefusalError(400, f"Invalid request: {error.detail}") from None
+    except UnicodeDecodeError as error:
+        raise _not_utf8(error) from None
+
+
+def _not_utf8(error: UnicodeDecodeError) -> RefusalError:
+    return RefusalError(400, f"Invalid request: the form is not in UTF-8 ({error.reason})")
 
 
 def _replay(body: bytes) -> Receive:
@@ -125,10 +145,6 @@ def _replay(body: bytes) -> Receive:
         return {"type": "http.request", "body": body, "more_body": False}
 
     return receive
-
-
-def _repeated(given: ImmutableMultiDict[str, Any]) -> dict[str, list[Any]]:
-    return {name: given.getlist(name) for name in given}
 
 
 async def while_connected(request: Request, work: Coroutine[Any, Any, Result]) -> Result:
