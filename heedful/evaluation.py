@@ -110,10 +110,11 @@ def evaluate(
     hypotheses_name: str = "the hypotheses",
     reference_names: Sequence[str] = (),
 ) -> Report:
-    """Score hypotheses against one or several references; the names are for error messages."""
+    """Score hypotheses against one or several references; the names are for error messages.
+
+    Where every hypothesis is empty, BLEU is 0 as sacreBLEU has it, with a note.
+    """
     _check(hypotheses, references, hypotheses_name, reference_names)
-    if not any(line.strip() for line in hypotheses):
-        raise DataError(f"{hypotheses_name}: every line is empty, so there is nothing to score")
     return _report(hypotheses, references, language)
 
 
