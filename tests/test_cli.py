@@ -456,6 +456,14 @@ def test_average_makes_a_model(heedful: Run, model: Path, tmp_path: Path) -> Non
     assert "is there already" in one_line(heedful("average", checkpoint, "-o", tmp_path / "mean"))
 
 
+def test_one_model_alone_has_no_average(heedful: Run, model: Path, tmp_path: Path) -> None:
+    for alone in (model, next((model / "checkpoints").iterdir())):
+        said = one_line(heedful("average", alone, "-o", tmp_path / "mean"))
+        assert f"{alone}: one model alone has no average; name several checkpoints of a run, such as {model}/" in said
+        assert not (tmp_path / "mean").exists()
+    assert "such as RUN/checkpoints/step-*" in one_line(heedful("average", model / "model", "-o", tmp_path / "mean"))
+
+
 def test_models_that_do_not_belong_together_have_no_average(heedful: Run, tmp_path: Path) -> None:
     """Whose shapes are equal, so that only their settings and vocabularies tell them apart."""
     one = small_model(tmp_path / "one", vocab_size=304)

@@ -79,6 +79,17 @@ def average(checkpoints: tuple[Path, ...], output: Path) -> None:
     if output.exists():
         raise CheckpointError(f"{output}: is there already; name a new folder")
     files = [find_model(path) for path in checkpoints]
+    if len(files) == 1:
+        raise CheckpointError(_no_average(checkpoints[0]))
     check_same_model(files)
     save_model(output, mean([f.weights for f in files]), load_config(files[0].config), files[0].tokenizer)
     say(f"the average of {counted(len(files), 'checkpoint')} is in {output}")
+
+
+def _no_average(path: Path) -> str:
+    """A run's model is the average of its last checkpoints already; a copy is not what was asked for."""
+    from heedful.run_folder import CHECKPOINTS
+
+    run = path.parent.parent if path.parent.name == CHECKPOINTS else path
+    several = run / CHECKPOINTS / "step-*" if (run / CHECKPOINTS).is_dir() else f"RUN/{CHECKPOINTS}/step-*"
+    return f"{path}: one model alone has no average; name several checkpoints of a run, such as {several}"
