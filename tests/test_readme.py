@@ -128,6 +128,11 @@ def test_the_list_of_public_names_is_true() -> None:
         heedful.nonsense  # noqa: B018
 
 
+def test_the_help_and_the_docs_count_the_same_apis() -> None:
+    texts = (str(commands.commands["serve"].short_help), (ROOT / "docs" / "serving.md").read_text(encoding="utf-8"))
+    assert [re.findall(r"(\w+) APIs", text) for text in texts] == [["three"], ["three"]]
+
+
 def test_every_command_says_what_it_does() -> None:
     for name, command in commands.commands.items():
         assert command.help, name

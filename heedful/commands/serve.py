@@ -13,7 +13,7 @@ LIBRARIES = ("starlette", "uvicorn", "python_multipart")
 MODEL_HELP = "Run folder, model folder or checkpoint; several give several pairs (of one pair: an ensemble)."
 
 
-@click.command(short_help="The page and two APIs, over HTTP.")
+@click.command(short_help="The page and three APIs, over HTTP.")
 @click.option("-m", "--model", "models", type=FILE, required=True, multiple=True, help=MODEL_HELP)
 @click.option("--host", default="127.0.0.1", show_default=True, help="0.0.0.0: every machine that reaches this one.")
 @click.option("--port", type=click.IntRange(0, 65535), default=5000, show_default=True, help="0: any that is free.")
@@ -54,7 +54,7 @@ def serve(
     engine: str,
     device: str,
 ) -> None:
-    """Serve the page, LibreTranslate's API and DeepL's; Ctrl-C or SIGTERM ends it when all is answered."""
+    """Serve the page, its own API, LibreTranslate's and DeepL's; Ctrl-C or SIGTERM ends it when all is answered."""
     if not all(key.strip() for key in keys):  # a variable without a value, perhaps: all would be let in
         raise click.UsageError("--api-key is empty; give a key, or leave the option out to let everybody in")
     _check_libraries()
