@@ -14,7 +14,7 @@ import msgspec
 
 from heedful import checkpoint
 from heedful.cautions import cautions_at_start
-from heedful.config import TEXT_FILES, Config, DataConfig, Layer, to_layer
+from heedful.config import TEXT_FILES, Config, DataConfig, Layer, differences, to_layer
 from heedful.corpus import fingerprint, is_tsv, languages_of, read_pairs
 from heedful.counting import counted
 from heedful.errors import ConfigError, DataError
@@ -39,6 +39,8 @@ def plan(order: Order) -> Plan:
     """The settings of this start, checked; languages taken from the files' names where they are not set."""
     fine_tuned = [_layer_of_model(order.from_model)] if order.from_model else []
     made = make_plan(order.run, preset_name=order.preset, layers=[*fine_tuned, *order.layers])
+    if order.from_model:
+        _refuse_other_sizes(order.from_model, made.config)
     data = made.config.data
     _refuse_odd_names([str(order.run), *_files(data)])
     if not data.source:
@@ -123,6 +125,16 @@ def _layer_of_model(path: Path) -> Layer:
     config = to_layer(checkpoint.load_config(files.config))
     languages = {name: config["data"][name] for name in ("source_language", "target_language")}
     return {"model": config["model"], "tokenizer": {"model": str(files.tokenizer)}, "data": languages}
+
+
+def _refuse_other_sizes(path: Path, config: Config) -> None:
+    """A model that is fine-tuned keeps its sizes; dropout is a matter of training."""
+    sizes = differences(checkpoint.load_config(checkpoint.find_model(path).config), config)
+    for name, (has, wanted) in sizes.items():
+        if name.startswith("model.") and name != "model.dropout":
+            raise ConfigError(
+                f"{name} = {wanted!r}, but the model {path} has {has!r}, and --from keeps its sizes; leave {name} out"
+            )
 
 
 def _with_languages(config: Config) -> Config:

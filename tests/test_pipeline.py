@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,7 @@ from heedful.errors import CheckpointError, ConfigError, DataError
 from heedful.export.cache import cache_file
 from heedful.interruption import LAUNCHER
 from heedful.pipeline import Outcome, interruptible, run_training
-from heedful.planning import Order
+from heedful.planning import Order, plan
 from heedful.training import Record, StepRecord, ValidationRecord
 
 MODEL: Layer = {"model": {"d_model": 16, "d_ff": 32, "num_layers": 1, "num_heads": 2}}
@@ -455,6 +456,19 @@ def test_fine_tuning_starts_from_the_other_models_weights(text: Path, tmp_path: 
     run_training(order, say=lambda _: None, on_record=lambda *_: None)
     assert_same_weights(first.model, tmp_path / "second", tolerance=1e-4)
     assert (tmp_path / "second" / "tokenizer.model").read_bytes() == (first.model / "tokenizer.model").read_bytes()
+
+
+@pytest.mark.parametrize(("name", "size"), [("d_ff", 64), ("num_layers", 2), ("num_heads", 4)])
+def test_fine_tuning_with_another_size_is_refused_before_anything_is_made(
+    text: Path, tmp_path: Path, name: str, size: int
+) -> None:
+    first, _, _ = start(tmp_path / "first", files(text), {"train": {"steps": 1}})
+    order = Order(tmp_path / "second", None, (files(text), {"model": {name: size, "dropout": 0.3}}), first.run, "cpu")
+    with pytest.raises(
+        ConfigError, match=rf"model\.{name} = {size}, but the model .*first has {MODEL['model'][name]},"
+    ):
+        plan(order)
+    assert plan(replace(order, layers=(files(text), {"model": {"dropout": 0.3}}))).config.model.dropout == 0.3
 
 
 def test_a_run_goes_on_however_its_files_are_spelled(
