@@ -18,7 +18,8 @@ from heedful.config import TEXT_FILES, Config, DataConfig, Layer, differences, t
 from heedful.corpus import fingerprint, is_tsv, languages_of, read_pairs
 from heedful.counting import counted
 from heedful.errors import ConfigError, DataError
-from heedful.run_folder import TRAINING_DATA, Plan, make_plan
+from heedful.run_folder import TOKENIZER, TRAINING_DATA, Plan, has_begun, make_plan
+from heedful.tokenizer import Tokenizer
 
 TEXT = [f"data.{field}" for field in TEXT_FILES]
 
@@ -50,7 +51,7 @@ def plan(order: Order) -> Plan:
     _refuse_missing(made)
     _refuse_bad_validation(data)
     _refuse_steps_that_are_done(order.run, made)
-    return replace(made, config=_with_languages(made.config))
+    return replace(made, config=_with_languages(_with_own_vocabulary(order.run, made)))
 
 
 def missing_text(run: Path, config: Config) -> list[str]:
@@ -135,6 +136,21 @@ def _refuse_other_sizes(path: Path, config: Config) -> None:
             raise ConfigError(
                 f"{name} = {wanted!r}, but the model {path} has {has!r}, and --from keeps its sizes; leave {name} out"
             )
+
+
+def _with_own_vocabulary(run: Path, made: Plan) -> Config:
+    """A tokenizer that is reused has the size that it has: a preset's says nothing, and another one is refused."""
+    config, own = made.config, run / TOKENIZER
+    if not config.tokenizer.model:
+        return config
+    reused = own if has_begun(run) and own.is_file() else Path(config.tokenizer.model)
+    wanted, size = config.tokenizer.vocab_size, Tokenizer.load(reused).vocab_size
+    if "tokenizer.vocab_size" in made.named and wanted != size:
+        raise ConfigError(
+            f"tokenizer.vocab_size = {wanted}, but {config.tokenizer.model} has {size} word pieces; "
+            f"leave tokenizer.vocab_size out"
+        )
+    return msgspec.structs.replace(config, tokenizer=msgspec.structs.replace(config.tokenizer, vocab_size=size))
 
 
 def _with_languages(config: Config) -> Config:

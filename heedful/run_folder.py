@@ -76,6 +76,8 @@ def make_plan(run: Path, *, preset_name: str | None, layers: list[Layer]) -> Pla
     before = located_files(resolve(stored))
     after = located_files(resolve(to_layer(before), *chosen, *layers))
     changed = differences(before, after)
+    if after.tokenizer.model:
+        changed.pop("tokenizer.vocab_size", None)  # it is that of the tokenizer, whatever a preset says
     for name in changed:
         if name in MAY_BE_NAMED and not changed[name][0]:
             continue

@@ -150,7 +150,7 @@ ALLOWED: dict[str, set[str]] = {
         "trainer",
     },
     "preparing": {"checkpoint", "config", "corpus", "encoding", "errors", "run_folder", "shards", "tokenizer"},
-    "planning": {"cautions", "checkpoint", "config", "corpus", "counting", "errors", "run_folder"},
+    "planning": {"cautions", "checkpoint", "config", "corpus", "counting", "errors", "run_folder", "tokenizer"},
     "evaluation": {"counting", "errors", "corpus", "languages", "lines", "scores", "paper_bleu", "translation"},
     "export": {"errors", "config", "tokenizer", "model", "checkpoint", "lock", "export"},
     "attention_map": {"errors", "engines", "model", "packed", "tokenizer", "translation"},

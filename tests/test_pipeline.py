@@ -21,7 +21,7 @@ import torch
 
 from heedful import preparing
 from heedful.card import load_card
-from heedful.checkpoint import checkpoint_steps, find_model, load_tensors
+from heedful.checkpoint import checkpoint_steps, find_model, load_config, load_tensors
 from heedful.config import Config, Layer
 from heedful.errors import CheckpointError, ConfigError, DataError
 from heedful.export.cache import cache_file
@@ -469,6 +469,23 @@ def test_fine_tuning_with_another_size_is_refused_before_anything_is_made(
     ):
         plan(order)
     assert plan(replace(order, layers=(files(text), {"model": {"dropout": 0.3}}))).config.model.dropout == 0.3
+
+
+def test_a_vocabulary_that_is_reused_has_the_size_that_it_has(text: Path, tmp_path: Path) -> None:
+    first, _, _ = start(tmp_path / "first", files(text), {"train": {"steps": 1}})
+    data, second = {"data": TRAIN["data"] | files(text)["data"]}, tmp_path / "second"
+    order = Order(second, "tiny", (data, {"train": {"steps": 1}}), first.run, "cpu")
+    for _ in range(2):  # also when the same command is given again
+        run_training(order, say=lambda _: None, on_record=lambda *_: None)
+        for folder in (second, second / "model"):
+            assert load_config(folder / "config.toml").tokenizer.vocab_size == 288
+    own: Layer = {"tokenizer": {"model": str(first.run / "tokenizer.model")}}
+    assert plan(Order(tmp_path / "third", "tiny", (data, own), None, "cpu")).config.tokenizer.vocab_size == 288
+    for refused in (order, replace(order, run=tmp_path / "fourth")):
+        with pytest.raises(
+            ConfigError, match=r"tokenizer\.vocab_size = 500, but .*tokenizer\.model has 288 word pieces"
+        ):
+            plan(replace(refused, layers=(data, {"tokenizer": {"vocab_size": 500}})))
 
 
 def test_a_run_goes_on_however_its_files_are_spelled(

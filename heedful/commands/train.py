@@ -134,7 +134,4 @@ def _vocab_size(own: Path, config: Config) -> int:
     """That of the tokenizer, where there is one; else as many as it is to learn."""
     from heedful.tokenizer import Tokenizer
 
-    if own.exists():
-        return Tokenizer.load(own).vocab_size
-    reused = config.tokenizer.model
-    return Tokenizer.load(Path(reused)).vocab_size if reused else config.tokenizer.vocab_size
+    return Tokenizer.load(own).vocab_size if own.exists() else config.tokenizer.vocab_size
