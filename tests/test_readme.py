@@ -107,6 +107,21 @@ def test_the_evenings_reading_is_as_short_as_it_says() -> None:
         assert re.search(rf" {len(files)}\D.*2,100.*docs/paper\.md#an-evenings-reading", readme_line(name)), name
 
 
+@pytest.mark.parametrize("name", READMES)
+def test_every_speed_is_one_of_the_results_or_of_the_experiments(name: str) -> None:
+    """Those of a thousand and more, which are nobody's by chance; a result may have more digits."""
+    text = (ROOT / name).read_text(encoding="utf-8")
+    results = re.findall(
+        r"^\| .+ \| .+ \| (?:one H200|2 CPU cores|H200 1개|CPU 코어 2개) \| (.+) \|$", text, re.MULTILINE
+    )
+    figures = set(re.findall(r"\d+,\d{3}(?:,\d{3})*", " ".join(results)))
+    assert len(figures) > 5
+    files = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "benchmarks" / "results").glob("*.json"))
+    kept = {f"{round(float(number)):,}" for number in re.findall(r": ([\d.]+)\b", files)}
+    told = set(re.findall(r"[\d,]+\d", (ROOT / "docs" / "experiments.md").read_text(encoding="utf-8")))
+    assert not figures - kept - told
+
+
 def readme_line(name: str) -> str:
     text = (ROOT / name).read_text(encoding="utf-8")
     return next(line for line in text.splitlines() if "an-evenings-reading" in line)
