@@ -1,6 +1,7 @@
 """Every recipe that we ship is valid, and the paper's are the paper's."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -31,6 +32,19 @@ def test_every_recipe_is_valid_and_says_how_it_is_run(path: Path) -> None:
     load(path)
     comment = path.read_text(encoding="utf-8").split("preset")[0]
     assert f"heedful train recipes/{path.name}" in comment
+
+
+def test_the_examples_fetch_text_to_where_they_look_for_it() -> None:
+    """A data set goes to data/NAME, in recipes, READMEs and help alike; data/ is not committed."""
+    places = [ROOT / "README.md", ROOT / "README.ko.md", *RECIPES]
+    fetched = {place.name: re.findall(r"heedful fetch (\S+) -o (\S+)", place.read_text("utf-8")) for place in places}
+    assert {len(found) for name, found in fetched.items() if re.match("README|multi30k|wmt14", name)} == {1}
+    assert all(folder == f"data/{name}" for found in fetched.values() for name, folder in found)
+    for path in RECIPES:
+        files = re.findall(r" (?:-s|-t|--valid-source|--valid-target) (\S+)/", path.read_text(encoding="utf-8"))
+        assert set(files) <= {folder for _, folder in fetched[path.name]} or not fetched[path.name]
+        assert all(file.startswith("data/") for file in files)
+    assert re.findall(r"--data (data\S+)", str(run.__doc__)) == ["data/multi30k"]
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
