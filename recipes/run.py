@@ -44,7 +44,9 @@ def refuse(why: str) -> NoReturn:
 
 
 def known(recipe: str) -> str:
-    """The name of a recipe that is here."""
+    """The name of a recipe that is here; its path will do too."""
+    path = Path(recipe).resolve()
+    recipe = path.stem if path.parent == HERE.resolve() and path.suffix == ".toml" else recipe
     names = sorted(path.stem for path in HERE.glob("*.toml"))
     if recipe not in names:
         refuse(f"{recipe}: no such recipe; there are {', '.join(names)}")
@@ -145,7 +147,7 @@ def is_of_same_weights(card: Path, published: Path) -> bool:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "recipe", type=known, metavar="RECIPE", help="such as multi30k-en-de: a file here, without .toml"
+        "recipe", type=known, metavar="RECIPE", help="such as multi30k-en-de, or its file: recipes/multi30k-en-de.toml"
     )
     parser.add_argument("--data", type=Path, required=True, help="folder of train, valid and test files")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1], help="one run for each")

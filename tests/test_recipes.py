@@ -164,6 +164,19 @@ def test_ctrl_c_waits_until_the_command_has_saved_its_work(tmp_path: Path) -> No
     assert (out, problems, started.returncode) == ("saved\n", "", 130)
 
 
+def test_a_recipe_is_named_or_given_as_its_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    assert (
+        run.known("ko-en") == run.known("recipes/ko-en.toml") == run.known(str(ROOT / "recipes/ko-en.toml")) == "ko-en"
+    )
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit):
+        run.known("recipes/ko-en.toml")  # another file of that name
+    assert "recipes/ko-en.toml: no such recipe" in capsys.readouterr().err
+
+
 def test_a_recipe_that_is_not_there_is_one_line(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
