@@ -5,7 +5,8 @@
 The folder holds train.en, train.de, valid.en, … and the test sets named below, plain or as .gz or .xz. The card of seed
 n is then in runs/RECIPE-n/model/card.json. Of the built-in corpus the pronouns are scored too. A run that was
 interrupted goes on. With --publish the cards are copied to results/ when all are there; one of other weights that lies
-there already gives way with --force alone.
+there already gives way with --force alone. Text that is not that of the card in results/ is told before training, and
+its cards are published with --force alone.
 """
 
 from __future__ import annotations
@@ -14,16 +15,17 @@ import argparse
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from heedful.card import load_card
-from heedful.corpus import read_pairs
+from heedful.card import Card, load_card
+from heedful.corpus import read_pairs, text_digest, uncompressed
 from heedful.errors import HeedfulError
 from heedful.interruption import Interruption, wait_for
 
 HERE = Path(__file__).parent
+RESULTS = HERE.parent / "results"
 TESTS = {  # of the recipes whose names begin so: the first that fits
     "multi30k-en-de-quick": ("valid",),  # its bar is one of validation
     "multi30k": ("test_2016_flickr", "test_2017_flickr"),
@@ -101,6 +103,33 @@ def find_test(folder: Path, name: str, recipe: str) -> tuple[str, str]:
     return source, target
 
 
+def warn_of_other_text(recipe: str, files: Sequence[Path]) -> None:
+    """One line where files do not hold what the published card was made from: their names alone would not tell."""
+    published = RESULTS / f"{recipe}-1.json"
+    if not published.exists():
+        return
+    try:
+        digests = {uncompressed(path).name: text_digest(path)[1] for path in files}
+    except HeedfulError as error:
+        refuse(str(error))
+    if other := differing(digests, card_digests(read(published))):
+        how = f"is other text than that of {published.name} ({', '.join(other)}): scores cannot be compared"
+        print(f"{files[0].parent}: {how}", file=sys.stderr)
+
+
+def card_digests(card: Card) -> dict[str, str | None]:
+    """The text that a card speaks of: the SHA-256 of each file, by the name it has when it is not packed."""
+    corpora = [card.training.training, card.training.validation] if card.training else []
+    files = [file for corpus in corpora if corpus for file in (*corpus.source, *corpus.target)]
+    files += [file for each in card.evaluations for file in (each.source, *each.references)]
+    return {uncompressed(Path(file.name)).name: file.sha256 for file in files}
+
+
+def differing(digests: Mapping[str, str | None], published: Mapping[str, str | None]) -> list[str]:
+    """The names of files that hold something else than those of the same name did."""
+    return [name for name, digest in digests.items() if digest and published.get(name) not in (None, digest)]
+
+
 def heedful(*arguments: str) -> None:
     """A heedful command; its failure ends this one, and so does a signal, once the command has saved its work."""
     with Interruption() as interruption:
@@ -116,6 +145,7 @@ def run(recipe: str, data: Path, output: Path, seed: int, device: str) -> Path:
     files |= {"--valid-source": f"{valid}.{source}", "--valid-target": f"{valid}.{target}"}
     named = [part for flag, name in files.items() for part in (flag, find(data, name))]
     pairs = [find_test(data, name, recipe) for name in test_sets]
+    warn_of_other_text(recipe, [Path(file) for file in (*named[1::2], *(file for pair in pairs for file in pair))])
     folder = output / f"{recipe}-{seed}"
     how = ("--set", f"train.seed={seed}", "--device", device)
     heedful("train", str(HERE / f"{recipe}.toml"), *named, "-o", str(folder), *how)
@@ -131,6 +161,9 @@ def publish(cards: Sequence[Path], results: Path, *, force: bool) -> None:
     for card, place in places.items():
         if place.exists() and not force and not is_of_same_weights(card, place):
             refuse(f"{place}: is the card of other weights; --force replaces it by {card}")
+        first = results / f"{place.stem.rpartition('-')[0]}-1.json"
+        if first.exists() and not force and (other := differing(card_digests(read(card)), card_digests(read(first)))):
+            refuse(f"{card}: is of other text than {first} ({', '.join(other)}); --force publishes it all the same")
     for card, place in places.items():
         shutil.copyfile(card, place)
     print("`make tables` puts them into the tables of README.md and docs/results.md")
@@ -138,8 +171,13 @@ def publish(cards: Sequence[Path], results: Path, *, force: bool) -> None:
 
 def is_of_same_weights(card: Path, published: Path) -> bool:
     """Do two cards speak of the same model?"""
+    return read(card).weights_sha256 == read(published).weights_sha256
+
+
+def read(card: Path) -> Card:
+    """A card that is there and whole."""
     try:
-        return load_card(card).weights_sha256 == load_card(published).weights_sha256
+        return load_card(card)
     except HeedfulError as error:
         refuse(str(error))
 
@@ -154,12 +192,14 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path, default=Path("runs"), help="folder of the runs")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--publish", action="store_true", help="copy the cards to results/")
-    parser.add_argument("--force", action="store_true", help="publish also over a card of other weights")
+    parser.add_argument(
+        "--force", action="store_true", help="publish also over a card of other weights, and beside one of other text"
+    )
     arguments = parser.parse_args()
     recipe, data, output = arguments.recipe, arguments.data, arguments.output
     cards = [run(recipe, data, output, seed, arguments.device) for seed in arguments.seeds]
     if arguments.publish:
-        publish(cards, HERE.parent / "results", force=arguments.force)
+        publish(cards, RESULTS, force=arguments.force)
 
 
 if __name__ == "__main__":

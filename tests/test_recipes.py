@@ -1,5 +1,6 @@
 """Every recipe that we ship is valid, and the paper's are the paper's."""
 
+import hashlib
 import os
 import re
 import signal
@@ -7,10 +8,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 
-from heedful.card import Card, load_card
+from heedful.card import Card, Corpus, TextFile, load_card
 from heedful.cli import commands
 from heedful.config import Config, named_files, preset, read_toml, resolve
 from recipes import run
@@ -245,6 +247,56 @@ def test_a_result_gives_way_to_one_of_the_same_weights_and_to_another_by_force_a
     assert load_card(results / "mine-1.json").name == "scored again", "all are published, or none"
     run.publish(cards, results, force=True)
     assert load_card(results / "mine-2.json").weights_sha256 == "other weights"
+
+
+def of_text(card: Path, digests: dict[str, str]) -> Path:
+    """The card, of a run on such text."""
+    published = load_card(ROOT / "results" / "built-in-en-de-1.json")
+    assert published.training
+    source, target = (TextFile(f"train.{code}.xz", 1, digests[f"train.{code}"]) for code in ("en", "de"))
+    training = msgspec.structs.replace(published.training, training=Corpus((source,), (target,), {}), validation=None)
+    card.write_text(msgspec.structs.replace(load_card(card), training=training).to_json())
+    return card
+
+
+def test_other_text_than_the_published_cards_is_told_before_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data, results = tmp_path / "data", tmp_path / "results"
+    data.mkdir()
+    results.mkdir()
+    for name in ("train", "valid", "test"):
+        for language in ("en", "de"):
+            (data / f"{name}.{language}").write_text(f"{name} {language}\n", encoding="utf-8")
+    digests = {f"train.{code}": hashlib.sha256(f"train {code}\n".encode()).hexdigest() for code in ("en", "de")}
+    of_text(card_of(tmp_path / "any", "1"), digests).rename(results / "built-in-en-de-1.json")
+    monkeypatch.setattr(run, "RESULTS", results)
+    asked: list[tuple[str, ...]] = []
+    monkeypatch.setattr(run, "heedful", lambda *arguments: asked.append(arguments))
+    run.run("built-in-en-de", data, tmp_path / "runs", seed=2, device="cpu")
+    assert capsys.readouterr().err == ""
+    (data / "train.de").write_text("something else\n", encoding="utf-8")
+    run.run("built-in-en-de", data, tmp_path / "runs", seed=2, device="cpu")
+    said = capsys.readouterr().err
+    assert said == f"{data}: is other text than that of built-in-en-de-1.json (train.de): scores cannot be compared\n"
+    assert [arguments[0] for arguments in asked] == ["train", "evaluate"] * 2, "it is trained all the same"
+
+
+def test_a_card_of_other_text_is_published_by_force_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    results = tmp_path / "results"
+    results.mkdir()
+    digests = {"train.en": "1", "train.de": "2"}
+    run.publish([of_text(card_of(tmp_path / "mine-1", "1"), digests)], results, force=False)
+    run.publish([of_text(card_of(tmp_path / "mine-2", "2"), digests)], results, force=False)
+    other = [of_text(card_of(tmp_path / "mine-3", "3"), digests | {"train.de": "3"})]
+    with pytest.raises(SystemExit) as left:
+        run.publish(other, results, force=False)
+    assert left.value.code == 2
+    assert "is of other text than" in (said := capsys.readouterr().err)
+    assert "(train.de); --force publishes it" in said
+    assert not (results / "mine-3.json").exists()
+    run.publish(other, results, force=True)
+    assert (results / "mine-3.json").exists()
 
 
 def test_the_recipes_of_the_paper_are_the_papers() -> None:
