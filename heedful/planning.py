@@ -17,8 +17,8 @@ from heedful.cautions import cautions_at_start
 from heedful.config import TEXT_FILES, Config, DataConfig, Layer, differences, to_layer
 from heedful.corpus import fingerprint, is_tsv, languages_of, read_pairs
 from heedful.counting import counted
-from heedful.errors import ConfigError, DataError
-from heedful.run_folder import TOKENIZER, TRAINING_DATA, Plan, has_begun, make_plan
+from heedful.errors import CheckpointError, ConfigError, DataError
+from heedful.run_folder import MODEL, TOKENIZER, TRAINING_DATA, Plan, has_begun, make_plan
 from heedful.tokenizer import Tokenizer
 
 TEXT = [f"data.{field}" for field in TEXT_FILES]
@@ -50,6 +50,7 @@ def plan(order: Order) -> Plan:
     _refuse_unpaired("valid_", data.valid_source, data.valid_target)
     _refuse_missing(made)
     _refuse_bad_validation(data)
+    _refuse_to_begin_anew(order.run)
     _refuse_steps_that_are_done(order.run, made)
     return replace(made, config=_with_languages(_with_own_vocabulary(order.run, made)))
 
@@ -108,6 +109,15 @@ def _refuse_missing(made: Plan) -> None:
     for name, (_, files) in made.changed.items():
         if name in TEXT and (missing := [file for file in files if not Path(file).exists()]):
             raise DataError(f"{missing[0]}: no such file ({name})")
+
+
+def _refuse_to_begin_anew(run: Path) -> None:
+    """A model that a run has come to is not replaced by one that has just begun."""
+    if (run / MODEL / checkpoint.WEIGHTS).exists() and checkpoint.last_whole(run) is None:
+        raise CheckpointError(
+            f"{run}: its model is here, but no checkpoint to go on from, and to begin anew would replace it; take a "
+            f"new folder (-o), with --from {run} to train that model on"
+        )
 
 
 def _refuse_steps_that_are_done(run: Path, made: Plan) -> None:

@@ -134,6 +134,19 @@ def test_a_finished_run_that_is_started_again_does_nothing(text: Path, tmp_path:
     assert after == before
 
 
+def test_a_finished_run_without_its_checkpoints_is_not_trained_again(text: Path, tmp_path: Path) -> None:
+    run = start(tmp_path / "run", files(text), {"train": {"steps": 1}})[0].run
+    shutil.rmtree(run / "checkpoints")
+    before = contents(run)
+    with pytest.raises(
+        CheckpointError, match=r"no checkpoint to go on from, .* new folder \(-o\), with --from .*run to"
+    ):
+        start(run, files(text), {"train": {"steps": 2}})
+    assert contents(run) == before
+    on, _, _ = start(tmp_path / "on", files(text), {"train": {"steps": 1}}, from_model=run)
+    assert on.model
+
+
 def test_more_steps_go_on_and_give_what_they_would_have_given_at_once(text: Path, tmp_path: Path) -> None:
     start(tmp_path / "once", files(text))
     start(tmp_path / "twice", files(text), {"train": {"steps": 23}})
