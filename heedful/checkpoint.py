@@ -315,6 +315,10 @@ def find_model(path: Path) -> ModelFiles:
     steps = checkpoint_steps(path)
     if not steps:
         raise CheckpointError(f"{path}: holds no model: neither {WEIGHTS}, nor {MODEL}/{WEIGHTS}, nor a checkpoint")
+    if (path / MODEL).is_dir():
+        raise CheckpointError(
+            f"{path / MODEL / WEIGHTS}: missing; heedful train -o {path} averages its checkpoints anew"
+        )
     return _model_files(step_folder(path, steps[-1]) / WEIGHTS, path)
 
 

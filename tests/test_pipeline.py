@@ -147,6 +147,17 @@ def test_a_finished_run_without_its_checkpoints_is_not_trained_again(text: Path,
     assert on.model
 
 
+def test_a_finished_run_whose_weights_are_gone_is_not_taken_for_an_unfinished_one(text: Path, tmp_path: Path) -> None:
+    run = start(tmp_path / "run", files(text), {"train": {"steps": 20}})[0].run
+    weights = run / "model" / "model.safetensors"
+    before = load_tensors(weights)
+    weights.unlink()
+    with pytest.raises(CheckpointError, match=rf"{weights}: missing; heedful train -o {run} averages its checkpoints"):
+        find_model(run)
+    run_training(Order(run, None, (), None, "cpu"), say=lambda _: None, on_record=lambda *_: None)
+    assert all(torch.equal(tensor, before[name]) for name, tensor in load_tensors(find_model(run).weights).items())
+
+
 def test_more_steps_go_on_and_give_what_they_would_have_given_at_once(text: Path, tmp_path: Path) -> None:
     start(tmp_path / "once", files(text))
     start(tmp_path / "twice", files(text), {"train": {"steps": 23}})
