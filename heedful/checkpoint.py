@@ -27,9 +27,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from heedful.config import Config, layer_to_toml, named_files, read_toml, resolve
+from heedful.config import Config, layer_to_toml, named_files, resolve
 from heedful.errors import CheckpointError
 from heedful.model.transformer import Transformer
+from heedful.recipe import read_recipe
 from heedful.run_folder import CHECKPOINTS, CONFIG, MODEL, TOKENIZER
 from heedful.tokenizer import Tokenizer
 
@@ -339,8 +340,8 @@ def _model_files(weights: Path, home: Path) -> ModelFiles:
 
 
 def load_config(path: Path) -> Config:
-    """The configuration in a config.toml that we wrote."""
-    _, layer = read_toml(path)
+    """The configuration in a config.toml that we wrote, and others may have changed."""
+    _, layer = read_recipe(path)
     return resolve(layer)
 
 

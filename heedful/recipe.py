@@ -1,4 +1,4 @@
-"""A recipe: a TOML of the user's own. A mistake in it is told with the file, the line and the setting.
+"""A recipe, or a config.toml: a TOML that people write in. A mistake is told with the file, the line and the setting.
 
 It does not know what the settings mean, nor whether they go together: that is `config.py`'s.
 """

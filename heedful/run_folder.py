@@ -22,13 +22,13 @@ from heedful.config import (
     differences,
     located_files,
     preset,
-    read_toml,
     resolve,
     to_layer,
     to_toml,
 )
 from heedful.errors import CheckpointError, ConfigError
 from heedful.lock import held
+from heedful.recipe import read_recipe
 from heedful.whole import write_whole
 
 CONFIG, TOKENIZER, METRICS, LOCK = "config.toml", "tokenizer.model", "metrics.jsonl", ".lock"
@@ -72,7 +72,7 @@ def make_plan(run: Path, *, preset_name: str | None, layers: list[Layer]) -> Pla
     if not has_begun(run):
         return Plan(located_files(resolve(preset(preset_name or DEFAULT_PRESET), *layers)), named, {})
     chosen = [_whole_model(preset_name), preset(preset_name)] if preset_name else []
-    _, stored = read_toml(run / CONFIG)
+    _, stored = read_recipe(run / CONFIG)
     before = located_files(resolve(stored))
     after = located_files(resolve(to_layer(before), *chosen, *layers))
     changed = differences(before, after)

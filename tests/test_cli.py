@@ -525,6 +525,23 @@ def test_a_mistake_in_a_recipe_is_told_with_its_line(
     assert message in told
 
 
+@pytest.mark.parametrize("command", [("translate", "-m"), ("train", "-o")])
+@pytest.mark.parametrize(
+    ("wrong", "message"), [("zz = 1", "there is no setting decode.zz"), ("alpha = 'x'", "alpha = ")]
+)
+def test_a_mistake_in_a_runs_own_settings_is_told_with_its_line(
+    heedful: Run, model: Path, tmp_path: Path, command: tuple[str, str], wrong: str, message: str
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(model, run)
+    for config in (run / "config.toml", run / "model" / "config.toml"):
+        lines = [line for line in config.read_text().splitlines() if not line.startswith("alpha = ")]
+        config.write_text("\n".join([*lines, wrong]) + "\n")  # decode is its last section
+    told = one_line(heedful(*command, run))
+    assert f"config.toml, line {len(lines) + 1}: " in told
+    assert message in told
+
+
 def test_a_mistake_in_a_recipe_is_told_when_its_line_is_not_found(heedful: Run, tmp_path: Path) -> None:
     recipe = tmp_path / "mine.toml"
     recipe.write_text("train = { steps = 0 }\n")
