@@ -98,8 +98,8 @@ def _refuse_bad_validation(data: DataConfig) -> None:
         return  # none, or gone elsewhere since its tokens were made
     try:
         fingerprint((*source, *target))
-        for _ in read_pairs(source, target):
-            pass
+        if not sum(bool(pair.source.strip() and pair.target.strip()) for pair in read_pairs(source, target)):
+            raise DataError(f"{' and '.join(data.valid_source + data.valid_target)}: each pair is empty on a side")
     except DataError as error:
         raise DataError(f"{error} (data.valid_source, data.valid_target)") from None
 

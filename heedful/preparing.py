@@ -38,15 +38,15 @@ def make_tokenizer(run: Path, made: Plan, say: Callable[[str], None]) -> Tokeniz
 
 
 def make_shards(run: Path, config: Config, tokenizer: Tokenizer, say: Callable[[str], None]) -> None:
-    """Those of the training text, and of the validation text if there is one."""
+    """Those of the validation text if there is one, and of the training text, which takes longer."""
     data = config.data
     training = paths(data.source), paths(data.target), Encoding.for_training(config, tokenizer)
     if checkpoint.last_whole(run):
         _refuse_other_text(run, *training, say)
-    _encode("training text", run / TRAINING_DATA, *training, say)
     if data.valid_source:
         validation = paths(data.valid_source), paths(data.valid_target), Encoding.for_validation(config, tokenizer)
         _encode("validation text", run / VALIDATION_DATA, *validation, say)
+    _encode("training text", run / TRAINING_DATA, *training, say)
 
 
 def paths(names: Sequence[str]) -> list[Path]:

@@ -155,7 +155,7 @@ def prepare(
     with _replacing(directory) as folder:
         with closing(encoding.encode(pairs, processes=processes)) as encoded:
             counts = _write_sides(folder, encoded, encoding.num_encodings, progress or _ignore)
-        _check_not_empty(counts, encoding.max_length)
+        _check_not_empty(counts, encoding.max_length, [*source_files, *target_files])
         _write_record(folder, _Record(_FORMAT, identity, files, encoding.dtype, counts, encoding.num_encodings))
     return open_shards(directory)
 
@@ -336,10 +336,11 @@ class _Writer:
             os.fsync(whole.fileno())
 
 
-def _check_not_empty(counts: Counts, max_length: int) -> None:
+def _check_not_empty(counts: Counts, max_length: int, files: Sequence[Path]) -> None:
     if not counts.kept:
         raise DataError(
-            f"no sentence pair is left of {counts.read:,}: {counts.empty:,} are empty on a side, "
+            f"{' and '.join(map(str, files))}: no sentence pair is left of {counts.read:,}: "
+            f"{counts.empty:,} are empty on a side, "
             f"{counts.too_long:,} are longer than data.max_length = {max_length} pieces, {counts.uneven:,} have sides "
             f"of too different lengths and {counts.copies:,} are copies"
         )

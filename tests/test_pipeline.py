@@ -698,6 +698,22 @@ def test_validation_files_of_unequal_length_are_refused_before_anything_is_made(
     assert not (tmp_path / "run").exists()
 
 
+def test_validation_text_of_which_nothing_is_left_is_named_before_the_training_text_is_encoded(
+    text: Path, tmp_path: Path
+) -> None:
+    names = [tmp_path / name for name in ("v.xx", "v.yy")]
+    data: Layer = {"data": {f"valid_{side}": [str(n)] for side, n in zip(("source", "target"), names, strict=True)}}
+    for lines, problem in (
+        (" \n\t\n", r"each pair is empty on a side \(data\.valid_source, data\.valid_target\)"),
+        ("ba " * 99 + "\n", "no sentence pair is left of 1: .* 1 are longer than data.max_length = 40 pieces"),
+    ):
+        for name in names:
+            name.write_text(lines, encoding="utf-8")
+        with pytest.raises(DataError, match=f"{names[0]} and {names[1]}: {problem}"):
+            start(tmp_path / "run", files(text), data)
+        assert not (tmp_path / "run" / "data" / "train").exists()
+
+
 def test_training_files_of_unequal_length_are_refused_and_leave_nothing(text: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"has 600 lines but .* has 40"):
         start(tmp_path / "run", files(text), {"data": {"target": [str(text / "valid.yy")]}})
