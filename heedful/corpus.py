@@ -93,6 +93,12 @@ def fingerprint(files: Sequence[Path]) -> str:
     return hashlib.sha256("".join(map(_digest, files)).encode()).hexdigest()
 
 
+def refuse_pipe(path: Path) -> None:
+    """It would be empty when its text is wanted again."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise DataError(f"{path} is not a regular file, and the text must be read more than once; write it to a file")
+
+
 def text_digest(path: Path) -> tuple[int, str]:
     """How many lines a file has and the SHA-256 of what is in it, uncompressed: the same for a.en, a.en.gz, a.en.xz."""
     digest, num_lines, last = hashlib.sha256(), 0, b"\n"
@@ -174,9 +180,7 @@ def _decode(raw: bytes, name: str, number: int) -> str:
 
 
 def _digest(path: Path) -> str:
-    if path.exists() and not path.is_file() and not path.is_dir():
-        # A pipe would be empty when its text is wanted.
-        raise DataError(f"{path} is not a regular file, and the text must be read more than once")
+    refuse_pipe(path)
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()

@@ -15,7 +15,7 @@ import msgspec
 from heedful import checkpoint
 from heedful.cautions import cautions_at_start
 from heedful.config import TEXT_FILES, Config, DataConfig, Layer, differences, to_layer
-from heedful.corpus import fingerprint, is_tsv, languages_of, read_pairs
+from heedful.corpus import fingerprint, is_tsv, languages_of, read_pairs, refuse_pipe
 from heedful.counting import counted
 from heedful.errors import CheckpointError, ConfigError, DataError
 from heedful.run_folder import MODEL, TOKENIZER, TRAINING_DATA, Plan, has_begun, make_plan
@@ -49,6 +49,8 @@ def plan(order: Order) -> Plan:
     _refuse_unpaired("", data.source, data.target)
     _refuse_unpaired("valid_", data.valid_source, data.valid_target)
     _refuse_missing(made)
+    for name in _files(data):
+        refuse_pipe(Path(name))
     _refuse_bad_validation(data)
     _refuse_to_begin_anew(order.run)
     _refuse_steps_that_are_done(order.run, made)

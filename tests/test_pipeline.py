@@ -680,6 +680,14 @@ def test_a_new_name_of_a_file_that_is_not_there_is_refused_on_resume(text: Path,
     assert (tmp_path / "run" / "config.toml").read_text() == before
 
 
+@pytest.mark.parametrize("name", ["source", "target", "valid_source"])
+def test_text_from_a_pipe_is_refused_before_any_is_read(text: Path, tmp_path: Path, name: str) -> None:
+    os.mkfifo(tmp_path / "pipe.xx")
+    layers = files(text, valid=True), {"data": {name: [str(tmp_path / "pipe.xx")]}}
+    with pytest.raises(DataError, match=r"pipe\.xx is not a regular file, .* write it to a file"):
+        plan(Order(tmp_path / "run", "tiny", layers, None, "cpu"))
+
+
 @pytest.mark.parametrize(("given", "file"), [("valid_source", "valid.xx"), ("valid_target", "valid.yy")])
 def test_half_of_a_validation_text_is_refused_and_not_remembered(
     given: str, file: str, text: Path, tmp_path: Path
