@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import queue
 import shutil
 import sys
@@ -14,6 +13,7 @@ from typing import IO, TextIO
 
 from heedful.corpus import decode_lines, read_lines
 from heedful.errors import DataError
+from heedful.whole import clear_unfinished, unfinished
 
 STDIN = Path("-")
 BURST = 4096
@@ -101,7 +101,7 @@ def _straight(path: Path) -> TextIO:
 @contextmanager
 def _whole(path: Path) -> Iterator[TextIO]:
     """A file that takes its name when all is written; what had that name before stays until then; its mode stays."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.writing")
+    temporary = unfinished(path)
     with _straight(temporary) as file:
         try:
             yield file
@@ -109,5 +109,6 @@ def _whole(path: Path) -> Iterator[TextIO]:
             if path.exists():
                 shutil.copymode(path, temporary)
             temporary.replace(path)
+            clear_unfinished(path)
         finally:
             temporary.unlink(missing_ok=True)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import platform
+from contextlib import suppress
 from pathlib import Path
 
 
 def write_whole(path: Path, content: bytes) -> None:
     """What had this name before stays until then. What goes wrong is an OSError, and leaves all as it was."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.writing")
+    temporary = unfinished(path)
     try:
         with temporary.open("wb") as file:
             file.write(content)
@@ -17,3 +19,31 @@ def write_whole(path: Path, content: bytes) -> None:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+    clear_unfinished(path)
+
+
+def unfinished(path: Path) -> Path:
+    """The name beside a file under which this process writes it."""
+    return path.with_name(f".{path.name}.{platform.node()}.{os.getpid()}.writing")
+
+
+def clear_unfinished(path: Path) -> None:
+    """Remove what processes that were killed left of a file. One of another machine may live: its files stay."""
+    ours, ending = f".{path.name}.{platform.node()}.", ".writing"
+    with suppress(OSError):  # the file itself is written
+        for left in path.parent.iterdir():
+            process = left.name.removeprefix(ours).removesuffix(ending)
+            if left.name == ours + process + ending and process.isdecimal() and not _may_live(int(process)):
+                left.unlink(missing_ok=True)
+
+
+def _may_live(process: int) -> bool:
+    if os.name == "nt":  # where asking would end it
+        return True
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        pass  # another user's
+    return True

@@ -14,6 +14,7 @@ import heedful.lock
 from heedful.config import resolve, setting
 from heedful.errors import CheckpointError, ConfigError, DataError
 from heedful.run_folder import append_metrics, cut_metrics, locked, make_plan, write_config
+from heedful.whole import unfinished
 
 LOCKING = "import sys, time; from pathlib import Path; from heedful.run_folder import locked\n"
 
@@ -225,7 +226,7 @@ def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "metrics.jsonl").symlink_to("/dev/full")
     with pytest.raises(CheckpointError, match=r"metrics\.jsonl: cannot be written \(No space left on device\)"):
         append_metrics(tmp_path, {"step": 10})
-    (tmp_path / f".config.toml.{os.getpid()}.writing").symlink_to("/dev/full")
+    unfinished(tmp_path / "config.toml").symlink_to("/dev/full")
     with pytest.raises(CheckpointError, match=r"config\.toml: cannot be written \(No space left on device\)"):
         write_config(tmp_path, resolve())
 

@@ -7,7 +7,6 @@ name and renamed when all are complete, so that there are never half files. Know
 """
 
 import json
-import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -24,6 +23,7 @@ from heedful.grammar.corpus import (
 )
 from heedful.grammar.links import Link
 from heedful.grammar.words import text
+from heedful.whole import clear_unfinished, unfinished
 
 _HELD_OUT_PAIRS = 1_000
 
@@ -88,7 +88,7 @@ def _all_or_nothing(directory: Path, names: list[str]) -> Iterator[dict[str, Tex
     for name in names:
         if (directory / name).is_dir():
             raise DataError(f"{directory / name} is a directory; a file of the corpus is to have that name")
-    temporary = {name: directory / f".{name}.{os.getpid()}.tmp" for name in names}
+    temporary = {name: unfinished(directory / name) for name in names}
     files: dict[str, TextIO] = {}
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -99,6 +99,7 @@ def _all_or_nothing(directory: Path, names: list[str]) -> Iterator[dict[str, Tex
             file.close()
         for name, path in temporary.items():
             path.replace(directory / name)
+            clear_unfinished(directory / name)
     except OSError as error:
         raise DataError(f"cannot write the corpus to {directory}: {error.strerror}") from error
     finally:
