@@ -91,6 +91,8 @@ def main() -> None:
     parser.add_argument("-r", "--reference", type=Path)
     parser.add_argument("--beam", type=int, default=4)
     given = parser.parse_args()
+    if (given.source is None) != (given.reference is None):
+        parser.error("-s and -r go together")
     text = text_of(given.model, given.source, given.reference)
     print(f"{machine()}: {len(text.sources):,} lines of {text.name}, beam {given.beam}")
     figures = measure(given.model, text, given.beam)

@@ -23,7 +23,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from benchmarks.command import keep, keeping_parser, run
+from benchmarks.command import keep, keeping_parser, need_gpu, run
 from benchmarks.record import machine
 from heedful.config import Layer, read_toml, resolve, setting
 from heedful.run_folder import CONFIG, write_config
@@ -95,6 +95,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--set", dest="settings", action="append", default=[])
     arguments = parser.parse_args()
+    need_gpu()
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(AT_ONCE) as pool:
         jobs = {
             (road, str(seed)): pool.submit(

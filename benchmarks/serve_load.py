@@ -62,7 +62,8 @@ def running(model: Path, arguments: tuple[str, ...]) -> Iterator[Server]:
         said = process.stderr.readline()
         found = re.match(r"(\w+) → (\w+): http://([\d.]+):(\d+)", said)
         if not found:
-            raise CheckpointError(said.strip())
+            process.terminate()
+            raise CheckpointError(f"{said}{process.stderr.read()}".strip())
         try:
             yield Server(process, found[3], int(found[4]), found[1], found[2])
         finally:

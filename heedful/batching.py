@@ -83,7 +83,7 @@ def make_numbered_batch(shape: StaticShape, shards: Shards, pairs_N: Numbers) ->
 
 
 def static_shape(rows: int, max_length: int, *, copies: int = 1) -> StaticShape:
-    """The shape that holds every micro-batch of at most `rows` tokens a side, in which each pair stands so often."""
+    """The shape that holds every micro-batch of at most `rows` tokens a side, where each pair stands `copies` times."""
     aligned = -(-rows // WHOLE_TILES) * WHOLE_TILES
     return StaticShape(rows=aligned, sentences=copies * most_sentences(rows // copies), longest=max_length + 1)
 

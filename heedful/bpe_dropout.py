@@ -19,7 +19,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from heedful.tokenizer import SPACE, Numbers, Tokenizer, lengths_of_texts, normalise, take_slices
+from heedful.tokenizer import SPACE, Tokenizer, WordNumbers, lengths_of_texts, normalise, take_slices
 
 DRAWS = 32
 NEVER = 2**31  # the rank of what is no piece
@@ -41,7 +41,7 @@ class DrawingEncoder:
         self._forget()
 
     def _forget(self) -> None:
-        self._numbers, self._words = Numbers(), list[str]()
+        self._numbers, self._words = WordNumbers(), list[str]()
         self._ids: npt.NDArray[np.int32] = np.empty(0, np.int32)
         self._starts: npt.NDArray[np.int64] = np.empty(0, np.int64)
         self._lengths: npt.NDArray[np.int32] = np.empty(0, np.int32)  # −1: not made yet

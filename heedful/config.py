@@ -100,6 +100,17 @@ class ModelConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
         return self.d_v or self.d_model // self.num_heads
 
     @property
+    def spelled_out(self) -> ModelConfig:
+        """The same with every size that follows from others, so that equal sizes compare as equal."""
+        return msgspec.structs.replace(
+            self,
+            num_encoder_layers=self.encoder_layers,
+            num_decoder_layers=self.decoder_layers,
+            d_k=self.head_d_k,
+            d_v=self.head_d_v,
+        )
+
+    @property
     def widest_head(self) -> int:
         """The width of one head's queries, keys or values, whichever is wider."""
         return max(self.head_d_k, self.head_d_v)

@@ -103,6 +103,7 @@ class Diagnosis:
 def examine(model: Path, *, source: Path | None = None, target: Path | None = None) -> Diagnosis:
     """Look at a model from all sides, on the CPU in float32."""
     loaded, run = load_model(model, device=CPU), _run_of(model)
+    config = load_config(run / CONFIG) if run and (run / CONFIG).is_file() else loaded.config
     train, valid = (_shards(run, name) for name in (TRAINING_DATA, VALIDATION_DATA))
     name, pairs = _sentences(loaded, valid or train, source, target)
     reference = TrainingGraph(TorchEngine(loaded.model))
@@ -111,7 +112,6 @@ def examine(model: Path, *, source: Path | None = None, target: Path | None = No
         compare("batched decoding", reference, CachedDecoding(TorchEngine(loaded.model), together=True), pairs),
         *_exports(loaded, reference, pairs),
     ]
-    config = load_config(run / CONFIG) if run else loaded.config
     found = cautions(run, config, loaded.tokenizer, train, valid)
     return Diagnosis(name, tuple(findings), tuple(found))
 

@@ -100,7 +100,8 @@ def _refuse_bad_validation(data: DataConfig) -> None:
         return  # none, or gone elsewhere since its tokens were made
     try:
         fingerprint((*source, *target))
-        if not sum(bool(pair.source.strip() and pair.target.strip()) for pair in read_pairs(source, target)):
+        pairs = list(read_pairs(source, target))  # all of them, as the sides must end together
+        if not any(pair.source.strip() and pair.target.strip() for pair in pairs):
             raise DataError(f"{' and '.join(data.valid_source + data.valid_target)}: each pair is empty on a side")
     except DataError as error:
         raise DataError(f"{error} (data.valid_source, data.valid_target)") from None
@@ -142,9 +143,10 @@ def _layer_of_model(path: Path) -> Layer:
 
 def _refuse_other_sizes(path: Path, config: Config) -> None:
     """A model that is fine-tuned keeps its sizes; dropout is a matter of training."""
-    sizes = differences(checkpoint.load_config(checkpoint.find_model(path).config), config)
-    for name, (has, wanted) in sizes.items():
-        if name.startswith("model.") and name != "model.dropout":
+    own = checkpoint.load_config(checkpoint.find_model(path).config)
+    before, after = (msgspec.structs.replace(config, model=each.model.spelled_out) for each in (own, config))
+    for name, (has, wanted) in differences(before, after).items():
+        if name != "model.dropout":
             raise ConfigError(
                 f"{name} = {wanted!r}, but the model {path} has {has!r}, and --from keeps its sizes; leave {name} out"
             )
@@ -160,7 +162,7 @@ def _with_own_vocabulary(run: Path, made: Plan) -> Config:
     if "tokenizer.vocab_size" in made.named and wanted != size:
         raise ConfigError(
             f"tokenizer.vocab_size = {wanted}, but {config.tokenizer.model} has {size} word pieces; "
-            f"leave tokenizer.vocab_size out"
+            f"leave it out, or set it to {size}"
         )
     return msgspec.structs.replace(config, tokenizer=msgspec.structs.replace(config.tokenizer, vocab_size=size))
 

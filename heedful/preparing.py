@@ -111,8 +111,8 @@ def _encode(
     say: Callable[[str], None],
 ) -> None:
     if _has_gone(folder, source, target):
-        (missing, *_) = (file for file in (*source, *target) if not file.exists())
-        say(f"{what}: {missing} is not there; the run has its tokens, but its card needs the text: name it where it is")
+        missing = next(file for file in (*source, *target) if not file.exists())
+        say(f"{what}: {missing} is not there; the run has its tokens; its card needs a digest too: name the new place")
         return
     tell = _now_and_then(say, what)
     shards = prepare(folder, source, target, encoding, progress=lambda counts: tell(counts.read))

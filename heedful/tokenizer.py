@@ -196,7 +196,7 @@ class BulkEncoder:
         self._forget()
 
     def _forget(self) -> None:
-        self._numbers = Numbers()
+        self._numbers = WordNumbers()
         self._ids: npt.NDArray[np.int32] = np.empty(0, np.int32)
         self._starts: npt.NDArray[np.int64] = np.empty(0, np.int64)
         self._lengths: npt.NDArray[np.int64] = np.empty(0, np.int64)
@@ -227,7 +227,7 @@ class BulkEncoder:
         self._ids = np.append(self._ids, np.fromiter(chain.from_iterable(ids), np.int32))
 
 
-class Numbers(dict[str, int]):
+class WordNumbers(dict[str, int]):
     """Words, numbered in the order in which they are first looked up."""
 
     def __init__(self) -> None:

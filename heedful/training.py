@@ -127,6 +127,7 @@ def train(
     """
     config, clock = trainer.config.train, Clock(trainer.progress.seconds)
     if validate and trainer.progress.owes_validation:
+        stop()  # a signal is a wish from now on, also to the processes that wait for the first one
         yield from _validation(trainer, validate, clock)
     reason = _end(trainer, validate)
     writer, pending = CheckpointWriter(run, config), _Pending(trainer, run, clock)

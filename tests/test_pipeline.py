@@ -492,7 +492,8 @@ def test_fine_tuning_with_another_size_is_refused_before_anything_is_made(
         ConfigError, match=rf"model\.{name} = {size}, but the model .*first has {MODEL['model'][name]},"
     ):
         plan(order)
-    assert plan(replace(order, layers=(files(text), {"model": {"dropout": 0.3}}))).config.model.dropout == 0.3
+    spelled: Layer = {"model": {"dropout": 0.3, "num_encoder_layers": MODEL["model"]["num_layers"]}}  # as it is anyway
+    assert plan(replace(order, layers=(files(text), spelled))).config.model.dropout == 0.3
 
 
 def test_a_vocabulary_that_is_reused_has_the_size_that_it_has(text: Path, tmp_path: Path) -> None:

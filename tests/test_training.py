@@ -209,6 +209,29 @@ def test_a_validation_that_is_stopped_is_owed_and_the_run_stops_with_a_checkpoin
     assert records[-1] == EndRecord(45, "steps")
 
 
+class Waiting(World):
+    """A process that waits for the first one, which was told to stop."""
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        return tensor.copy_(torch.tensor([0.0, 1.0]))
+
+
+def test_a_process_that_waits_for_a_validation_stops_with_the_first_one(tmp_path: Path) -> None:
+    trainer, asked = new_trainer(config()), list[bool]()
+    trainer.world = Waiting(rank=1)
+    trainer.progress = replace(trainer.progress, owes_validation=True)
+
+    def stop() -> bool:
+        asked.append(True)
+        return False
+
+    records = run(trainer.config, tmp_path, validate=lambda _: Scores(1.0, 2.7), stop=stop, trainer=trainer)
+    assert records[-1] == EndRecord(0, "stopped")
+    assert not steps_of(records, ValidationRecord)
+    assert trainer.progress.best_loss is None
+    assert asked, "a signal would end this process at once, before the others"
+
+
 def test_a_checkpoint_of_before_there_were_debts_owes_nothing(tmp_path: Path) -> None:
     snapshot = new_trainer(config()).snapshot()
     del snapshot.state["owes_validation"]
