@@ -100,8 +100,9 @@ def _refuse_bad_validation(data: DataConfig) -> None:
         return  # none, or gone elsewhere since its tokens were made
     try:
         fingerprint((*source, *target))
-        pairs = list(read_pairs(source, target))  # all of them, as the sides must end together
-        if not any(pair.source.strip() and pair.target.strip() for pair in pairs):
+        # All pairs are read, as the sides must end together.
+        num_whole = sum(1 for pair in read_pairs(source, target) if pair.source.strip() and pair.target.strip())
+        if not num_whole:
             raise DataError(f"{' and '.join(data.valid_source + data.valid_target)}: each pair is empty on a side")
     except DataError as error:
         raise DataError(f"{error} (data.valid_source, data.valid_target)") from None
