@@ -21,6 +21,7 @@ PIECES_PER_WORD = 3.0  # so many or more: the vocabulary was learned from other 
 BYTE_SHARE = 0.01  # of all tokens
 UNUSED_SHARE = 0.05  # of the vocabulary, bytes aside
 DAY_ON_CPU = 1e17  # operations: more than a day even at 10¹² in a second
+DEEPEST = 8  # layers of a stack in the paper (table 3, C)
 CHUNK = 65_536  # sentences at a time
 
 Counts = npt.NDArray[np.int64]
@@ -50,6 +51,18 @@ def cautions_at_start(config: Config, device: str) -> list[str]:
     found = _same_files(config) + _same_validation(config) + _languages(config)
     found += _schedule(config, []) + _patience(config)
     return found + (_long_on_cpu(config) if device == "cpu" else [])
+
+
+def cautions_of_new_weights(config: Config) -> list[str]:
+    """What matters to a run that does not go on from a model."""
+    stacks = {"an encoder": config.model.encoder_layers, "a decoder": config.model.decoder_layers}
+    deep = [f"{name} of {layers} layers" for name, layers in stacks.items() if layers > DEEPEST]
+    if not deep or config.train.depth_scaled_init:
+        return []
+    return [
+        f"{' and '.join(deep)}: deeper than any of the paper's, the model may never learn to read the source; "
+        f"--set train.depth_scaled_init=true helps"
+    ]
 
 
 def _same_files(config: Config) -> list[str]:

@@ -91,7 +91,7 @@ def run_training(
             _clean_up(order.run, made)
         stack.enter_context(process_group(world, device))
         tokenizer, shards, valid = _prepared(order.run, made, world, say_first)
-        for warning in warnings(order.run, made.config, device.type):
+        for warning in warnings(order, made.config, device.type):
             say_first(warning)
         trainer = _trainer(order, made.config, tokenizer, device=device, world=world, say=say_first)
         if world.is_first:
@@ -192,6 +192,8 @@ def _trainer(
     use_deterministic_algorithms()
     torch.manual_seed(derived_seed(config.train.seed, INITIAL_WEIGHTS))
     model = Transformer(config.model, tokenizer.vocab_size)
+    if config.train.depth_scaled_init:
+        model.scale_by_depth()
     last = checkpoint.last_whole(order.run)
     if last is None and order.from_model is not None:
         weights = checkpoint.find_model(order.from_model).weights

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from heedful import checkpoint
-from heedful.cautions import cautions_at_start
+from heedful.cautions import cautions_at_start, cautions_of_new_weights
 from heedful.config import TEXT_FILES, Config, DataConfig, Layer, differences, to_layer
 from heedful.corpus import fingerprint, is_tsv, languages_of, read_pairs, refuse_pipe
 from heedful.counting import counted
@@ -67,11 +67,12 @@ def _files(data: DataConfig) -> list[str]:
     return [*data.source, *data.target, *data.valid_source, *data.valid_target]
 
 
-def warnings(run: Path, config: Config, device: str) -> list[str]:
+def warnings(order: Order, config: Config, device: str) -> list[str]:
     """What a user should read of a plan that is not refused; once: who goes on has read it."""
-    if checkpoint.last_whole(run) is not None:
+    if checkpoint.last_whole(order.run) is not None:
         return []
-    return [f"warning: {caution}" for caution in cautions_at_start(config, device)]
+    of_weights = [] if order.from_model else cautions_of_new_weights(config)
+    return [f"warning: {caution}" for caution in (*cautions_at_start(config, device), *of_weights)]
 
 
 def _refuse_odd_names(names: Sequence[str]) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from heedful.cautions import cautions, cautions_at_start
+from heedful.cautions import cautions, cautions_at_start, cautions_of_new_weights
 from heedful.config import PRESETS, Config, preset, resolve
 from heedful.shards import Counts, Shards, Side
 from heedful.tokenizer import Tokenizer
@@ -79,6 +79,23 @@ def test_patience_that_has_nothing_to_wait_for_is_named(tokenizer: Tokenizer) ->
     assert cautions(None, resolve({"train": {"patience": 5}}), tokenizer, None, None) == [found]
     valid = {"valid_source": ["valid.en-de.tsv"]}
     assert cautions_at_start(resolve(preset("tiny"), {"train": {"patience": 5}, "data": valid}), "cpu") == []
+
+
+@pytest.mark.parametrize(
+    ("model", "begins"),
+    [
+        ({"num_layers": 8}, None),
+        ({"num_encoder_layers": 12}, "an encoder of 12 layers: deeper"),
+        ({"num_decoder_layers": 9}, "a decoder of 9 layers: deeper"),
+        ({"num_layers": 10}, "an encoder of 10 layers and a decoder of 10 layers: deeper"),
+    ],
+)
+def test_a_stack_deeper_than_the_papers_is_named_unless_its_weights_are_scaled(
+    model: dict[str, int], begins: str | None
+) -> None:
+    found = cautions_of_new_weights(resolve({"model": model}))
+    assert [text.startswith(begins or "-") for text in found] == [True] * bool(begins)
+    assert cautions_of_new_weights(resolve({"model": model, "train": {"depth_scaled_init": True}})) == []
 
 
 @pytest.mark.parametrize("name", PRESETS)

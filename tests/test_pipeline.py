@@ -116,6 +116,26 @@ def test_a_run_leaves_what_the_design_says(text: Path, tmp_path: Path) -> None:
     assert scores[-1].bleu is not None
 
 
+def test_a_run_starts_from_depth_scaled_weights_where_told(text: Path, tmp_path: Path) -> None:
+    two_layers: Layer = {"model": {"num_layers": 2}, "train": {"steps": 1, "learning_rate_factor": 1e-9}}
+    plain, scaled = (
+        load_tensors(start(tmp_path / name, files(text), two_layers, layer)[0].run / "model" / "model.safetensors")
+        for name, layer in {"plain": {}, "scaled": {"train": {"depth_scaled_init": True}}}.items()
+    )
+    for stack, depth in itertools.product(("encoder", "decoder"), (1, 2)):
+        name = f"{stack}.{depth - 1}.feed_forward.W_1.weight"
+        torch.testing.assert_close(scaled[name], plain[name] / depth**0.5, rtol=0, atol=1e-6)
+
+
+def test_new_weights_of_a_deep_encoder_are_warned_of_and_learned_ones_are_not(text: Path, tmp_path: Path) -> None:
+    deep: Layer = {"model": {"num_encoder_layers": 9}, "train": {"steps": 1}}
+    warning = "warning: an encoder of 9 layers"
+    outcome, _, said = start(tmp_path / "new", files(text), deep)
+    assert [line for line in said if line.startswith(warning)]
+    _, _, said = start(tmp_path / "tuned", files(text), deep, from_model=outcome.run)
+    assert not [line for line in said if line.startswith(warning)]
+
+
 def test_a_finished_run_that_is_started_again_does_nothing(text: Path, tmp_path: Path) -> None:
     start(tmp_path / "run", files(text))
     model = tmp_path / "run" / "model"

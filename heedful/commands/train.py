@@ -126,7 +126,7 @@ def _dry_run(order: Order) -> None:
     device = choose_device("auto").type if order.device == "auto" else order.device
     for name in missing_text(order.run, config):
         say(f"warning: {name}: no such file; training needs it")
-    for warning in warnings(order.run, config, device):
+    for warning in warnings(order, config, device):
         say(warning)
 
 

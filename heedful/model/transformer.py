@@ -54,6 +54,15 @@ class Transformer(nn.Module):
             elif isinstance(module, LearnedPositions):
                 nn.init.normal_(module.weight_LD, std=self.config.d_model**-0.5)
 
+    @torch.no_grad()
+    def scale_by_depth(self) -> None:
+        """Divide the linears of layer l, counted from 1, by √l: `train.depth_scaled_init`, not in the paper."""
+        for stack in (self.encoder, self.decoder):
+            for depth, layer in enumerate(stack, 1):
+                for module in layer.modules():
+                    if isinstance(module, nn.Linear):
+                        module.weight.div_(depth**0.5)
+
     def encode(self, source: Packed) -> Memory:
         """Figure 1, left: source tokens → memory."""
         x_TD = self.embedding.source(source.tokens_T, source.positions_T, source.longest)
