@@ -97,9 +97,12 @@ def test_what_the_body_says_goes_over_the_query(client: TestClient) -> None:
     assert client.post("/translate", params=query, json={"q": "b"}).json() == {"translatedText": "b!"}
 
 
-def test_a_repeated_field_is_no_batch(client: TestClient) -> None:
-    answer = client.post("/translate?q=a&q=b&source=en&target=de")
-    assert answer.json() == {"translatedText": "a!"}
+def test_a_repeated_field_is_no_batch_and_nothing_of_it_is_dropped(client: TestClient) -> None:
+    query = client.post("/translate?q=a&q=b&source=en&target=de")
+    form = client.post("/translate", data={"q": ["a", "b"], "source": "en", "target": "de"})
+    for answer in (query, form):
+        assert answer.status_code == 400
+        assert "q is given more than once; several go in a JSON array" in answer.json()["error"]
 
 
 def test_a_batch_gives_lists(client: TestClient) -> None:
@@ -153,8 +156,8 @@ def test_languages_and_settings(client: TestClient) -> None:
         ({"target": "zz", "source": "auto"}, "zz is not supported"),
         ({"source": "en", "target": "ko"}, "en to ko is not supported"),
         ({"format": "xml"}, "xml format is not supported"),
-        ({"alternatives": "x"}, "Invalid request: alternatives is not a number"),
-        ({"alternatives": True}, "Invalid request: alternatives is not a number"),
+        ({"alternatives": "x"}, "Invalid request: alternatives is not a number, or too large a one"),
+        ({"alternatives": True}, "Invalid request: alternatives is not a number, or too large a one"),
         ({"alternatives": 0.5}, "Invalid request: alternatives is not a whole number"),
         ({"alternatives": -1}, "Invalid request: alternatives (-1) is not within 0 and 8"),
         ({"alternatives": 99}, "Invalid request: alternatives (99) is not within 0 and 8"),
@@ -381,6 +384,23 @@ def test_the_language_is_guessed_with_what_the_model_knows(real: TestClient) -> 
     assert german["translatedText"] == "die Katze saß auf der Matte"
 
 
+LANGUAGES = {"en": ["the cat sat on the mat"], "de": ["die Katze saß auf der Matte"], "ko": ["고양이가 앉았다"]}
+
+
+def test_text_that_is_surely_in_a_language_without_a_way_into_the_target_is_refused() -> None:
+    app = create_app(PAIRS)
+    app.state.front.service.detector = language_id.fit(LANGUAGES)
+    with TestClient(app) as client:
+        for path in ("/translate", "/api/sentences", "/api/trace"):
+            answer = client.post(path, json={"q": "고양이가 앉았다", "source": "auto", "target": "de"})
+            assert (answer.status_code, answer.json()) == (400, {"error": "ko to de is not supported"})
+        assert (
+            translate(client, q="고양이가 앉았다", source="auto", target="en")["detectedLanguage"]["language"] == "ko"
+        )
+        unsure = translate(client, q="12 34", source="auto")
+        assert unsure["detectedLanguage"]["language"] in ("en", "de")
+
+
 @pytest.mark.parametrize("engine", ["torch", "ctranslate2"])
 def test_html_is_translated_as_whole_sentences_with_its_tags_around_words(run: Path, engine: str) -> None:
     if engine == "ctranslate2":
@@ -485,7 +505,11 @@ def test_the_model_can_be_looked_into(real: TestClient) -> None:
     found = real.post("/api/trace", json={"q": "the cat sat", "beam_size": 3}).json()
     assert len(found["hypotheses"]) == 3
     assert real.get("/api/model").json()["d_model"] == 16
-    assert real.get("/api/positions?n=8&d=16").json()["n"] == 8
+    for layers in ({"data": {"layers": "0"}}, {"json": {"layers": [0]}}, {"data": {"layers": ""}}):
+        one = real.post("/api/trace", params={"q": "the cat sat", "beam_size": 3}, **layers).json()
+        assert one["attention"]["cross"]["layers"] == [0]
+    for d in (16, 9):
+        assert real.get(f"/api/positions?n=8&d={d}").json()["d"] == d
     assert real.get("/api/run/metrics").json()["step"][0]["loss"] == 2.0
 
 
@@ -498,7 +522,8 @@ def test_a_model_without_its_run_has_no_curves(client: TestClient) -> None:
     [
         ("/api/trace", {"q": "a", "beam_size": 17}, "beam_size (17) is not within 1 and 16"),
         ("/api/trace", {"q": "a", "alpha": -1}, "alpha (-1) is not within 0 and 10"),
-        ("/api/trace", {"q": "a", "layers": ["x"]}, "layers must be an array of whole numbers"),
+        ("/api/trace", {"q": "a", "layers": ["x"]}, "layers must be whole numbers"),
+        ("/api/trace", {"q": "a", "layers": [True]}, "layers must be whole numbers"),
         ("/api/trace", {"q": "a", "layers": [7]}, "layers = 7"),
         ("/api/trace", {"q": "a", "hypothesis": 9}, "hypothesis = 9"),
         ("/api/trace", {"q": "a " * 500}, ""),

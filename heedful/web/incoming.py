@@ -35,6 +35,7 @@ class Parameters:
             return self._missing(name) if default is None else default
         if name in self.arrays or not isinstance(values[0], str):
             raise RefusalError(400, f"Invalid request: {name} must be a string")
+        self.refuse_repeated(name)
         return values[0]
 
     def texts(self, name: str) -> list[str]:
@@ -54,7 +55,7 @@ class Parameters:
         except (ValueError, OverflowError):
             number = None
         if name in self.arrays or number is None or not abs(number) < 2**31:
-            raise RefusalError(400, f"Invalid request: {name} is not a number")
+            raise RefusalError(400, f"Invalid request: {name} is not a number, or too large a one")
         return number
 
     def integer(self, name: str, default: int) -> int:
@@ -63,6 +64,11 @@ class Parameters:
         if number != int(number):
             raise RefusalError(400, f"Invalid request: {name} is not a whole number")
         return int(number)
+
+    def refuse_repeated(self, name: str) -> None:
+        """What a form repeats and we take once would be lost."""
+        if name not in self.arrays and len(self.values[name]) > 1:
+            raise RefusalError(400, f"Invalid request: {name} is given more than once; several go in a JSON array")
 
     def _missing(self, name: str) -> str:
         raise RefusalError(400, f"Invalid request: missing {name} parameter")

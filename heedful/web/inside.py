@@ -52,7 +52,7 @@ def _pair(front: Front, given: Parameters, text: str = "") -> Pair:
     target = given.text("target", default.target)
     source = given.text("source", default.source)
     if source == AUTO:
-        routes = [code for code, _ in service.detect(text) if (code, target) in service.pairs]
+        routes = [code for code, _ in service.guesses(text, target) if code != target]
         source = routes[0] if routes else default.source
     return service.pair(source, target)
 
@@ -104,12 +104,17 @@ def _search(front: Front, given: Parameters, pair: Pair) -> dict[str, Any]:
 
 
 def _layers(given: Parameters) -> list[int] | None:
-    layers = given.values.get("layers") or None
-    if layers is None or layers == [None]:
-        return None
-    if not all(isinstance(layer, int) and not isinstance(layer, bool) for layer in layers):
-        raise RefusalError(400, "Invalid request: layers must be an array of whole numbers")
-    return layers
+    layers = [_whole(layer) for layer in given.values.get("layers", []) if layer not in (None, "")]
+    if None in layers:
+        raise RefusalError(400, "Invalid request: layers must be whole numbers, in JSON an array of them")
+    return [layer for layer in layers if layer is not None] or None
+
+
+def _whole(value: Any) -> int | None:
+    """A number, or the digits of one: forms know no numbers."""
+    if isinstance(value, str) and value.isascii() and value.isdecimal():
+        return int(value[:9])
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 async def model(request: Request) -> Response:
@@ -126,10 +131,9 @@ async def positions(request: Request) -> Response:
     given = await front.admitted(request)
     default = front.service.default.translator.config.model.d_model
     sizes = {"n": given.integer("n", 128), "d": given.integer("d", default)}
-    for name, size in sizes.items():
-        if not 1 <= size <= LARGEST_TABLE or (name == "d" and size % 2):
-            rule = f"an even number within 2 and {LARGEST_TABLE}" if name == "d" else f"within 1 and {LARGEST_TABLE}"
-            raise RefusalError(400, f"Invalid request: {name} ({size}) is not {rule}")
+    for name, largest in {"n": LARGEST_TABLE, "d": max(LARGEST_TABLE, default)}.items():
+        if not 1 <= sizes[name] <= largest:
+            raise RefusalError(400, f"Invalid request: {name} ({sizes[name]}) is not within 1 and {largest}")
     return JSONResponse(await run_in_threadpool(_inside().positions, sizes["n"], sizes["d"]))
 
 

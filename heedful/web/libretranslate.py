@@ -23,7 +23,7 @@ async def translate(request: Request) -> Response:
     front = front_of(request)
     given = await front.admitted(request)
     texts, source, target = given.texts("q"), given.text("source"), given.text("target")
-    texts = texts if "q" in given.arrays else texts[:1]
+    given.refuse_repeated("q")
     form, num_alternatives = given.text("format", "text"), given.integer("alternatives", 0)
     front.limits.check_texts(texts)
     front.limits.check_alternatives(num_alternatives)

@@ -34,6 +34,7 @@ from heedful.web.serving import ServingTranslator
 AUTO = "auto"
 FORMATS = ("text", "html")
 MUCH_TEXT = 2_000  # characters
+SURE = 0.9  # of a language, to refuse a text in it
 MOST_LOOKING = 64  # requests that wait to look inside
 Result = TypeVar("Result")
 log = logging.getLogger("uvicorn.error")
@@ -221,6 +222,20 @@ class Service:
         """The languages that we know, the likeliest first; without statistics, the source of the first pair."""
         return self.detector.detect(text) or [(self.default.source, 0.0)]
 
+    def guesses(self, text: str, target: str) -> list[tuple[str, float]]:
+        """Of the languages that can be translated into the target, itself included, the likeliest first.
+
+        Text that is surely in another one is refused.
+        """
+        sources = [source for source, into in self.pairs if into == target]
+        if not sources:
+            raise RefusalError(400, f"{target[:20]} is not supported")
+        found = self.detect(text)
+        possible = [item for item in found if item[0] in (*sources, target)]
+        if found[0] not in possible and found[0][1] > SURE:
+            raise RefusalError(400, f"{found[0][0]} to {target} is not supported")
+        return possible or [(sources[0], 0.0)]
+
     async def translate(
         self, texts: Sequence[str], *, source: str, target: str, form: str = "text", num_alternatives: int = 0
     ) -> list[Answer]:
@@ -311,19 +326,11 @@ class Service:
         split = Markup.of(text) if form == "html" else Document.of(text)
         confidence = None
         if source == AUTO:
-            source, confidence = self._guess(" ".join(split.units), target)
+            source, confidence = self.guesses(" ".join(split.units), target)[0]
         pair = None if source == target and source in self.languages else self.pair(source, target)
         if isinstance(split, Markup) and not (has_spaces(source) and has_spaces(target)):
             split = split.divided()
         return _Order(text, split, source, confidence, pair)
-
-    def _guess(self, text: str, target: str) -> tuple[str, float]:
-        """The likeliest language among those that can be translated into the target, itself included."""
-        sources = [source for source, into in self.pairs if into == target]
-        if not sources:
-            raise RefusalError(400, f"{target[:20]} is not supported")
-        possible = [item for item in self.detect(text) if item[0] in (*sources, target)]
-        return possible[0] if possible else (sources[0], 0.0)
 
     async def _solve(self, pair: Pair, orders: Sequence[_Order], num_alternatives: int) -> Iterator[Translation]:
         options = pair.translator.options
