@@ -131,16 +131,16 @@ def _lines(kind: tuple[str, str], rows: Sequence[Row]) -> Iterator[Line]:
     for row in rows:
         for (*this, search), scored in scored_alike(row).items():
             if tuple(this) == kind:
-                yield _line(row, search, scored, first.setdefault(search, scored))
+                yield _line(search, scored, first.setdefault(search, scored))
 
 
-def _line(row: Row, search: str, scored: Sequence[Scored], first: Sequence[Scored]) -> Line:
+def _line(search: str, scored: Sequence[Scored], first: Sequence[Scored]) -> Line:
     seeds = tuple(each.card.training.seed if each.card.training else None for each in scored)
     figures = {name: cell([value(each.evaluation.report) for each in scored]) for name, value in FIGURES.items()}
     cells = {name: figure for name, figure in figures.items() if figure}
     compared = scored is not first and len(scored) == len(first) == 1
     comparisons = compare(first[0].evaluation, scored[0].evaluation) if compared else {}
-    return Line(row.name, seeds, search, cells, comparisons)
+    return Line(scored[0].card.name, seeds, search, cells, comparisons)
 
 
 def cell(values: Sequence[float | None]) -> Cell | None:

@@ -93,7 +93,7 @@ def _languages(config: Config) -> list[str]:
 def _other_languages(data: DataConfig) -> list[str]:
     """A recipe of one pair of languages that is given the files of another one."""
     said, told = languages_of(data.source, data.target), (data.source_language, data.target_language)
-    if all(not name or base_language(name) == base_language(code) for name, code in zip(said, told, strict=True)):
+    if _are_the_same(said, told):
         return []
     settings = zip(("data.source_language", "data.target_language"), said, told, strict=True)
     remedy = " ".join(f"--set {setting}={name or code}" for setting, name, code in settings)
@@ -102,6 +102,21 @@ def _other_languages(data: DataConfig) -> list[str]:
         f"the names of the files say {names}, the settings {told[0]} and {told[1]}, and the model will be called so; "
         f"if the names are right: {remedy}"
     ]
+
+
+def cautions_of_test(data: DataConfig, source: Path, reference: Path) -> list[str]:
+    """Test files that are not of the model's languages, by their names: most often the two are swapped."""
+    said, told = languages_of([str(source)], [str(reference)]), (data.source_language, data.target_language)
+    if _are_the_same(said, told):
+        return []
+    names = " to ".join(name or "nothing" for name in said)
+    return [f"the names of {source} and {reference} say {names}, the model translates {told[0]} to {told[1]}"]
+
+
+def _are_the_same(said: tuple[str, str], told: tuple[str, str]) -> bool:
+    """As far as both say anything; English of any country is English."""
+    both = zip(said, told, strict=True)
+    return all(not name or not code or base_language(name) == base_language(code) for name, code in both)
 
 
 def _long_on_cpu(config: Config) -> list[str]:

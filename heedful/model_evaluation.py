@@ -17,7 +17,7 @@ from heedful import __version__
 from heedful.card import Evaluation, holding, identify, text_file, write_card, write_translations
 from heedful.card_tables import to_markdown
 from heedful.checkpoint import find_model, weights_digest
-from heedful.corpus import read_lines
+from heedful.corpus import read_lines, refuse_pipe
 from heedful.counting import counted
 from heedful.errors import CheckpointError, DataError
 from heedful.evaluation import Perplexity, contrastive_accuracy, evaluate_model, perplexities
@@ -88,6 +88,10 @@ def evaluate_translator(
 
     `contrast` is a TSV of source, right and wrong target.
     """
+    for path in (source, *references, *([contrast] if contrast else [])):
+        refuse_pipe(path)
+    source_file, reference_files = text_file(source), tuple(map(text_file, references))
+    contrast_file = text_file(contrast) if contrast else None
     code, computing = commit(), translator.engine.computing(translator.options)
     cases = contrast_cases(contrast) if contrast else None
     lines, targets = list(read_lines(source)), [list(read_lines(path)) for path in references]
@@ -105,7 +109,6 @@ def evaluate_translator(
         perplexity=reference_perplexity(translator, lines, targets[0]),
         contrastive_accuracy=accuracy(translator, cases) if cases else None,
     )
-    source_file, reference_files = text_file(source), tuple(map(text_file, references))
     name, digest = identify(source_file, reference_files)
     few = len(lines) <= MAX_RESAMPLED_LINES
     evaluation = Evaluation(
@@ -113,7 +116,7 @@ def evaluate_translator(
         sha256=digest,
         source=source_file,
         references=reference_files,
-        contrast=text_file(contrast) if contrast else None,
+        contrast=contrast_file,
         date=now(),
         version=__version__,
         commit=code,

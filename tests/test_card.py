@@ -7,6 +7,7 @@ import hashlib
 import json
 import lzma
 import os
+import shutil
 import subprocess
 import threading
 from pathlib import Path
@@ -18,7 +19,7 @@ import torch
 from click.testing import CliRunner, Result
 from safetensors.torch import save_file
 
-from heedful import __version__, provenance
+from heedful import __version__, model_evaluation, provenance
 from heedful.api import evaluate_saved, train
 from heedful.card import Card, holding, load_card, text_file, write_card
 from heedful.card_comparison import rows_by_recipe, rows_of, side_by_side, to_builtins, told_apart
@@ -26,7 +27,8 @@ from heedful.card_tables import to_markdown
 from heedful.checkpoint import find_model, weights_digest
 from heedful.cli import commands
 from heedful.corpus import text_digest
-from heedful.errors import CheckpointError, HeedfulError
+from heedful.errors import CheckpointError, DataError, HeedfulError
+from heedful.evaluation import Report, evaluate_model
 from heedful.model_card import new_card
 from heedful.model_evaluation import contrast_cases, evaluate_models, evaluate_translator, keep_on_card
 from heedful.provenance import Machine
@@ -245,6 +247,40 @@ def test_a_start_that_left_no_checkpoint_is_taken_back(tmp_path: Path) -> None:
 
 
 # ---------------------------------------------------------------------------------------------------- after evaluating
+
+
+def test_a_test_set_from_a_pipe_is_refused_as_the_card_could_not_say_what_it_was(text: Path, tmp_path: Path) -> None:
+    model = small_model(tmp_path / "small")
+    os.mkfifo(tmp_path / "pipe.de")
+    for files in (("-s", text / "test.en", "-r", tmp_path / "pipe.de"), ("-s", tmp_path / "pipe.de", "-r", text)):
+        done = call("evaluate", "-m", model, *files, "--device", "cpu")
+        assert isinstance(done.exception, DataError)
+        assert "pipe.de is not a regular file" in str(done.exception)
+    assert not (model / "card.json").exists()
+
+
+def test_the_card_names_the_text_that_was_scored_whatever_its_file_holds_since(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = small_model(tmp_path / "small")
+    for name in ("test.en", "test.de"):
+        shutil.copy(text / name, tmp_path / name)
+
+    def changing(*arguments: Any, **settings: Any) -> Report:
+        (tmp_path / "test.de").write_text("other text\n")
+        return evaluate_model(*arguments, **settings)
+
+    monkeypatch.setattr(model_evaluation, "evaluate_model", changing)
+    evaluated(model, tmp_path)
+    (evaluation,) = load_card(model).evaluations
+    assert evaluation.references[0] == text_file(text / "test.de")
+
+
+def test_test_files_of_other_languages_are_told_by_their_names(text: Path, tmp_path: Path) -> None:
+    model = small_model(tmp_path / "small")
+    assert "warning" not in evaluated(model, text).stderr
+    swapped = call("evaluate", "-m", model, "-s", text / "test.de", "-r", text / "test.en", "--device", "cpu")
+    assert "test.en say de to en, the model translates en to de" in swapped.stderr
 
 
 def test_evaluating_adds_the_scores_and_the_translations(text: Path, tmp_path: Path) -> None:
@@ -687,6 +723,8 @@ def test_seeds_are_those_that_were_scored_and_a_model_counts_once(run: Path, sco
     assert [each.weights_sha256 for each in row.cards] == ["1", "2", "3"]
     (block,) = to_builtins([row])
     assert block["lines"][0]["seeds"] == (1, 3)
+    unscored = msgspec.structs.replace(cards[1], name="not scored")
+    assert to_builtins(rows_by_recipe([unscored, *cards]))[0]["lines"][0]["name"] == card.name
 
 
 def test_a_test_set_under_two_names_counts_once(scored: tuple[Path, Path]) -> None:

@@ -83,6 +83,7 @@ def evaluate(
         _refuse_a_search()
         report = evaluate_files(hypotheses, references, language=language)
     elif models and source is not None and hypotheses is None:
+        _warn_of_other_languages(models[0], source, references[0])
         evaluated = evaluate_models(
             models,
             source,
@@ -110,6 +111,14 @@ def _refuse_a_search() -> None:
             raise click.UsageError(
                 f"--{name.replace('_', '-')} goes with -m MODEL; --hypotheses are translated already"
             )
+
+
+def _warn_of_other_languages(model: Path, source: Path, reference: Path) -> None:
+    from heedful.cautions import cautions_of_test
+    from heedful.checkpoint import find_model, load_config
+
+    for caution in cautions_of_test(load_config(find_model(model).config).data, source, reference):
+        say(f"warning: {caution}")
 
 
 def _keep(models: tuple[Path, ...], evaluated: Evaluated) -> None:
