@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -15,6 +16,8 @@ from typing import Any
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 ERROR_FILE = "HEEDFUL_ERROR_FILE"  # the environment variable that names where to note an exit code
+TERM_AT_ONCE: dict[int, float] = {signal.SIGTERM: 0.0}  # what is passed on to a child, after so many seconds
+POLL_SECONDS = 0.2
 MAX_RESTARTS = 3  # after that something is wrong that starting again does not mend
 # torchrun, which would end in a traceback when it has passed a signal on and its workers have left.
 LAUNCHER = """
@@ -101,16 +104,23 @@ def note_error(code: int) -> None:
         Path(path).write_text(str(code))
 
 
-def wait_for(child: subprocess.Popen[bytes], interruption: Interruption) -> int:
-    """The exit code of a process that a signal ends as it ends this one: after a checkpoint, where it trains."""
+def wait_for(
+    child: subprocess.Popen[bytes], interruption: Interruption, pass_on: Mapping[int, float] = TERM_AT_ONCE
+) -> int:
+    """The exit code of a process that a signal ends as it ends this one: after a checkpoint, where it trains.
+
+    Signals are passed on after so many seconds: Ctrl-C has reached it through a terminal before, if there is one. They
+    come as SIGTERM, since a second Ctrl-C would save nothing.
+    """
     interruption.requested()  # from now on a signal is no end of this process
-    passed_on = False
+    waited, passed_on = 0.0, False
     while True:
         try:
-            return child.wait(timeout=0.2)
+            return child.wait(timeout=POLL_SECONDS)
         except subprocess.TimeoutExpired:
-            if interruption.signal == signal.SIGTERM and not passed_on:
-                child.send_signal(signal.SIGTERM)  # Ctrl-C reaches it through the terminal
+            waited += POLL_SECONDS if interruption.signal else 0.0
+            if waited > pass_on.get(interruption.signal or 0, math.inf) and not passed_on:
+                child.send_signal(signal.SIGTERM)
                 passed_on = True
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -22,7 +23,7 @@ from typing import NoReturn
 from heedful.card import Card, load_card
 from heedful.corpus import read_pairs, text_digest, uncompressed
 from heedful.errors import HeedfulError
-from heedful.interruption import Interruption, wait_for
+from heedful.interruption import TERM_AT_ONCE, Interruption, wait_for
 
 HERE = Path(__file__).parent
 RESULTS = HERE.parent / "results"
@@ -35,6 +36,8 @@ TESTS = {  # of the recipes whose names begin so: the first that fits
     "wmt14": ("newstest2014",),
     "built-in": ("test",),
 }
+
+PASS_ON = TERM_AT_ONCE | {signal.SIGINT: 2.0}
 
 VALIDATION = {"wmt14": "newstest2013"}  # elsewhere: valid
 
@@ -133,7 +136,7 @@ def differing(digests: Mapping[str, str | None], published: Mapping[str, str | N
 def heedful(*arguments: str) -> None:
     """A heedful command; its failure ends this one, and so does a signal, once the command has saved its work."""
     with Interruption() as interruption:
-        code = wait_for(subprocess.Popen([sys.executable, "-m", "heedful", *arguments]), interruption)
+        code = wait_for(subprocess.Popen([sys.executable, "-m", "heedful", *arguments]), interruption, PASS_ON)
     if interruption.signal or code:
         sys.exit(interruption.exit_code if interruption.signal else code)
 

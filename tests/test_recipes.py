@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -142,12 +143,16 @@ def save(*_):
     print("saved", flush=True)
     sys.exit(130)
 signal.signal(signal.SIGINT, save)
+signal.signal(signal.SIGTERM, save)
 print("begun", flush=True)
 time.sleep(60)
 """
 
 
-def test_ctrl_c_waits_until_the_command_has_saved_its_work(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "send", [os.killpg, os.kill], ids=["as a terminal does, to both", "as a program may, to this one"]
+)
+def test_ctrl_c_waits_until_the_command_has_saved_its_work(tmp_path: Path, send: Callable[[int, int], None]) -> None:
     package = tmp_path / "heedful.py"
     package.write_text(SAVES_WHEN_TOLD)
     starter = f"import os; from recipes import run; os.chdir({str(tmp_path)!r}); os.environ.pop('PYTHONPATH', None)"
@@ -161,7 +166,7 @@ def test_ctrl_c_waits_until_the_command_has_saved_its_work(tmp_path: Path) -> No
     )
     assert started.stdout is not None
     assert started.stdout.readline() == "begun\n"
-    os.killpg(started.pid, signal.SIGINT)  # as a terminal does
+    send(started.pid, signal.SIGINT)
     out, problems = started.communicate(timeout=60)
     assert (out, problems, started.returncode) == ("saved\n", "", 130)
 
