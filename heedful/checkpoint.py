@@ -35,7 +35,7 @@ from heedful.run_folder import CHECKPOINTS, CONFIG, MODEL, TOKENIZER
 from heedful.tokenizer import Tokenizer
 
 WEIGHTS, MOMENTS, STATE = "model.safetensors", "state.safetensors", "state.json"
-FORMAT = {"format": "heedful", "version": "1"}
+FORMAT = {"format": "heedful"}  # alone: several remarks would be written in any order
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +239,7 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def weights_digest(path: Path) -> str:
-    """SHA-256 of a safetensors file's tensors: names, shapes, numbers. (The order of its other remarks is random.)"""
+    """SHA-256 of a safetensors file's tensors: names, shapes, numbers, whatever else it holds."""
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
         try:
@@ -315,7 +315,10 @@ def find_model(path: Path) -> ModelFiles:
         return _model_files(path / MODEL / WEIGHTS, path / MODEL)
     steps = checkpoint_steps(path)
     if not steps:
-        raise CheckpointError(f"{path}: holds no model: neither {WEIGHTS}, nor {MODEL}/{WEIGHTS}, nor a checkpoint")
+        inside = next((f"; {config.parent} is a run" for config in sorted(path.glob(f"*/{CONFIG}"))), "")
+        raise CheckpointError(
+            f"{path}: holds no model: neither {WEIGHTS}, nor {MODEL}/{WEIGHTS}, nor a checkpoint{inside}"
+        )
     if (path / MODEL).is_dir():
         raise CheckpointError(
             f"{path / MODEL / WEIGHTS}: missing; heedful train -o {path} averages its checkpoints anew"

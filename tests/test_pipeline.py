@@ -142,16 +142,12 @@ def test_a_finished_run_that_is_started_again_does_nothing(text: Path, tmp_path:
     cached = cache_file(model, "alignment")
     cached.parent.mkdir()
     cached.touch()
-    before, weights = contents(model), load_tensors(model / "model.safetensors")
+    before = contents(model)
     outcome, records, _ = start(tmp_path / "run", files(text))
     assert outcome.step == 40
     assert cache_file(model, "alignment") == cached
     assert not [record for record in records if isinstance(record, StepRecord)]
-    assert all(torch.equal(tensor, weights[name]) for name, tensor in load_tensors(model / "model.safetensors").items())
-    after = contents(model)
-    assert after.keys() == before.keys()
-    del before["model.safetensors"], after["model.safetensors"]  # its remarks stand in any order
-    assert after == before
+    assert contents(model) == before
 
 
 def test_a_finished_run_without_its_checkpoints_is_not_trained_again(text: Path, tmp_path: Path) -> None:
