@@ -168,6 +168,13 @@ def test_attend_writes_what_the_ending_says(model: Path, tmp_path: Path, form: s
         assert {"html": b"<!doctype html>", "svg": b"<svg", "png": b"\x89PNG"}[form] in content[:100]
 
 
+def test_the_examples_of_a_target_have_three_columns_whatever_it_holds(model: Path, tmp_path: Path) -> None:
+    target = TEXT[1].replace(" Straße", "\tStraße")
+    picture = ["-o", str(tmp_path / "it.json"), "--device", "cpu"]
+    result = CliRunner().invoke(commands, ["attend", "-m", str(model), TEXT[0], *picture, "--target", target])
+    assert {line.count("\t") for line in result.stdout.splitlines()} == {2}
+
+
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [

@@ -124,13 +124,14 @@ def echo_examples(translator: Translator, text: str, target: str) -> None:
     from heedful.trace import examples, look
 
     for example in examples(look(translator, text, target)):
-        click.echo(f"{example['prefix'] or '<s>'}\t{example['next']}\t{example['p']:.4f}")
+        prefix, word = (" ".join(example[name].split()) for name in ("prefix", "next"))
+        click.echo(f"{prefix or '<s>'}\t{word}\t{example['p']:.4f}")
 
 
 @click.command(short_help="Draw the positional encoding of section 3.5.")
 @html_option
 @click.option("--d-model", type=click.IntRange(1, 4096), default=512, show_default=True, help="The width of the model.")
-@click.option("--num-positions", type=click.IntRange(2, 4096), default=512, show_default=True, help="From 0 on.")
+@click.option("--num-positions", type=click.IntRange(16, 4096), default=512, show_default=True, help="From 0 on.")
 def positions(output: Path, d_model: int, num_positions: int) -> None:
     """Draw the positional encoding of section 3.5: all of it, positions compared, dimensions, similarity."""
     from heedful.drawing import html

@@ -31,7 +31,9 @@ def corpus(pair: str, output: Path, pairs: int, seed: int) -> None:
 
 @click.command(short_help="Train on the built-in corpus, score and translate.")
 @click.option("--pair", default="en-de", show_default=True, help="Source and target: two of en, de, ko.")
-@click.option("-o", "--output", type=FILE, default=None, help="Run folder.  [default: demo/PAIR-SEED]")
+@click.option(
+    "-o", "--output", type=FILE, default=None, help="Folder of its corpus and its run.  [default: demo/PAIR-SEED]"
+)
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True)
 @click.option("--steps", type=click.IntRange(1), default=None, help="train.steps of the preset tiny, unless told.")
 def demo(pair: str, output: Path | None, seed: int, steps: int | None) -> None:

@@ -22,6 +22,12 @@ if TYPE_CHECKING:
     from heedful.translation import Translation, Translator
 
 
+ALTERNATIVES = (
+    "With --format jsonl: the N likeliest words at the place of each word, which is one of them, "
+    "with the probability of the piece that they begin with."
+)
+
+
 @click.command(short_help="Translate a file or stdin, line by line.")
 @model_option
 @click.argument("file", type=click.Path(path_type=Path, allow_dash=True), default="-")
@@ -45,7 +51,7 @@ if TYPE_CHECKING:
 @click.option("--seed", type=int, default=1, show_default=True, help="With --sample.")
 @click.option("--prefix", type=FILE, help="File with what each translation must begin with, line by line.")
 @click.option("--alignments", type=FILE, help="Write word alignments here, as Pharaoh does: 0-0 1-2.")
-@click.option("--alternatives", type=click.IntRange(0), default=0, help="With --format jsonl: so many for each word.")
+@click.option("--alternatives", type=click.IntRange(0), default=0, help=ALTERNATIVES)
 @engine_option
 @precision_option
 @device_option
