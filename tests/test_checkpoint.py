@@ -162,11 +162,11 @@ def test_a_model_folder_without_a_part_is_refused_by_name(tmp_path: Path, tokeni
 def test_folders_that_are_no_model_are_refused(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="no such folder"):
         find_model(tmp_path / "nowhere")
-    with pytest.raises(CheckpointError, match="holds no model.*nor a checkpoint$"):
+    with pytest.raises(CheckpointError, match=r"holds no model.*nor a checkpoint$"):
         find_model(tmp_path)
     (tmp_path / "demo" / "run").mkdir(parents=True)
     (tmp_path / "demo" / "run" / "config.toml").touch()
-    with pytest.raises(CheckpointError, match="holds no model.*; .*demo/run is a run"):
+    with pytest.raises(CheckpointError, match=r"holds no model.*; .*demo/run is a run"):
         find_model(tmp_path / "demo")
 
 
