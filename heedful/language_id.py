@@ -62,6 +62,10 @@ class LanguageModel:
         log_probs, unseen = self.log_probs[language], self.unseen[language]
         return sum(count * log_probs.get(gram, unseen) for gram, count in grams.items())
 
+    def share_of_letters(self, text: str, language: str) -> float:
+        """How much of a text is written in letters that the language uses: next to nothing in another script."""
+        return self._known(Counter(_ngrams(text[:LONGEST_TEXT])), language)
+
     def _known(self, grams: Counter[str], language: str) -> float:
         letters = {gram: count for gram, count in grams.items() if len(gram) == 1 and gram.isalpha()}
         known = sum(count for letter, count in letters.items() if letter in self.log_probs[language])

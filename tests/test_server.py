@@ -21,6 +21,7 @@ from heedful.alignment import Aligner
 from heedful.config import resolve
 from heedful.translation import Translator
 from heedful.web import inside
+from heedful.web.incoming import Parameters
 from heedful.web.limits import Limits, RateLimit, RefusalError
 from heedful.web.server import PATHS, create_app
 from tests.served import TOKENIZER, serving, shouting
@@ -102,7 +103,9 @@ def test_a_repeated_field_is_no_batch_and_nothing_of_it_is_dropped(client: TestC
     form = client.post("/translate", data={"q": ["a", "b"], "source": "en", "target": "de"})
     for answer in (query, form):
         assert answer.status_code == 400
-        assert "q is given more than once; several go in a JSON array" in answer.json()["error"]
+        assert answer.json()["error"] == "Invalid request: q is given more than once"
+    for twice in ("source=&source=en", "source=en&alternatives=1&alternatives=2"):
+        assert client.post(f"/translate?q=a&target=de&{twice}").status_code == 400
 
 
 def test_a_batch_gives_lists(client: TestClient) -> None:
@@ -384,21 +387,36 @@ def test_the_language_is_guessed_with_what_the_model_knows(real: TestClient) -> 
     assert german["translatedText"] == "die Katze saß auf der Matte"
 
 
-LANGUAGES = {"en": ["the cat sat on the mat"], "de": ["die Katze saß auf der Matte"], "ko": ["고양이가 앉았다"]}
+LANGUAGES = {
+    "en": ["the quick brown fox jumps over the lazy dog with a cat"] * 20,
+    "de": ["die Katze saß auf der Matte und der Hund lief in den Wald"] * 20,
+    "ko": ["고양이가 앉았다"] * 20,
+}
 
 
-def test_text_that_is_surely_in_a_language_without_a_way_into_the_target_is_refused() -> None:
-    app = create_app(PAIRS)
+@pytest.fixture
+def knowing() -> Iterator[TestClient]:
+    """A server that can tell three languages apart, and translates neither German into Korean nor the other way."""
+    app = create_app([*PAIRS, shouting("en", "ko")])
     app.state.front.service.detector = language_id.fit(LANGUAGES)
     with TestClient(app) as client:
-        for path in ("/translate", "/api/sentences", "/api/trace"):
-            answer = client.post(path, json={"q": "고양이가 앉았다", "source": "auto", "target": "de"})
-            assert (answer.status_code, answer.json()) == (400, {"error": "ko to de is not supported"})
-        assert (
-            translate(client, q="고양이가 앉았다", source="auto", target="en")["detectedLanguage"]["language"] == "ko"
-        )
-        unsure = translate(client, q="12 34", source="auto")
-        assert unsure["detectedLanguage"]["language"] in ("en", "de")
+        yield client
+
+
+@pytest.mark.parametrize("path", ["/translate", "/api/sentences", "/api/trace"])
+def test_text_in_the_script_of_a_language_that_does_not_lead_into_the_target_is_refused(
+    knowing: TestClient, path: str
+) -> None:
+    answer = knowing.post(path, json={"q": "고양이가 앉았다", "source": "auto", "target": "de"})
+    assert (answer.status_code, answer.json()) == (400, {"error": "ko to de is not supported"})
+    assert knowing.post("/detect", data={"q": "고양이가 앉았다"}).json()[0]["language"] == "ko"
+
+
+def test_a_name_that_looks_like_another_language_is_translated_all_the_same(knowing: TestClient) -> None:
+    name = "Katze und Hund"
+    assert knowing.post("/detect", data={"q": name}).json()[0] == {"language": "de", "confidence": 100}
+    found = translate(knowing, q=["the dog", name], source="auto", target="ko")["detectedLanguage"]
+    assert [each["language"] for each in found] == ["en", "en"]
 
 
 @pytest.mark.parametrize("engine", ["torch", "ctranslate2"])
@@ -505,12 +523,20 @@ def test_the_model_can_be_looked_into(real: TestClient) -> None:
     found = real.post("/api/trace", json={"q": "the cat sat", "beam_size": 3}).json()
     assert len(found["hypotheses"]) == 3
     assert real.get("/api/model").json()["d_model"] == 16
-    for layers in ({"data": {"layers": "0"}}, {"json": {"layers": [0]}}, {"data": {"layers": ""}}):
-        one = real.post("/api/trace", params={"q": "the cat sat", "beam_size": 3}, **layers).json()
-        assert one["attention"]["cross"]["layers"] == [0]
     for d in (16, 9):
         assert real.get(f"/api/positions?n=8&d={d}").json()["d"] == d
     assert real.get("/api/run/metrics").json()["step"][0]["loss"] == 2.0
+
+
+@pytest.mark.parametrize(
+    ("given", "layers"),
+    [([1, 0], [1, 0]), (["1", "0"], [1, 0]), ([], None), ([None], None), ([""], None)],
+)
+def test_layers_are_numbers_or_their_digits(given: list[Any], layers: list[int] | None) -> None:
+    assert inside.chosen_layers(Parameters({"layers": given})) == layers
+    for wrong in ("x", "-1", "1.0", "9" * 10, True, 1.0):
+        with pytest.raises(RefusalError, match="layers must be whole numbers"):
+            inside.chosen_layers(Parameters({"layers": [*given, wrong]}))
 
 
 def test_a_model_without_its_run_has_no_curves(client: TestClient) -> None:

@@ -30,12 +30,12 @@ class Parameters:
 
     def text(self, name: str, default: str | None = None) -> str:
         """A string; without default it must be there."""
+        self.refuse_repeated(name)
         values = [value for value in self.values.get(name, []) if value is not None]
         if not values or values[0] == "":
             return self._missing(name) if default is None else default
         if name in self.arrays or not isinstance(values[0], str):
             raise RefusalError(400, f"Invalid request: {name} must be a string")
-        self.refuse_repeated(name)
         return values[0]
 
     def texts(self, name: str) -> list[str]:
@@ -49,6 +49,7 @@ class Parameters:
 
     def number(self, name: str, default: float) -> float:
         """A finite number, as such or as a string."""
+        self.refuse_repeated(name)
         value = self.values.get(name, [default])[0] if self.values.get(name) else default
         try:
             number = float(value) if isinstance(value, int | float | str) and not isinstance(value, bool) else None
@@ -67,8 +68,8 @@ class Parameters:
 
     def refuse_repeated(self, name: str) -> None:
         """What a form repeats and we take once would be lost."""
-        if name not in self.arrays and len(self.values[name]) > 1:
-            raise RefusalError(400, f"Invalid request: {name} is given more than once; several go in a JSON array")
+        if name not in self.arrays and len(self.values.get(name, [])) > 1:
+            raise RefusalError(400, f"Invalid request: {name} is given more than once")
 
     def _missing(self, name: str) -> str:
         raise RefusalError(400, f"Invalid request: missing {name} parameter")

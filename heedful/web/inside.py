@@ -66,7 +66,7 @@ async def trace(request: Request) -> Response:
     options = _search(front, given, pair) | {
         "prefix": given.text("prefix", "") or None,
         "target": given.text("target_text", "") or None,
-        "layers": _layers(given),
+        "layers": chosen_layers(given),
         "hypothesis": given.integer("hypothesis", 0),
     }
     front.limits.check_texts([text, options["prefix"] or "", options["target"] or ""])
@@ -103,7 +103,7 @@ def _search(front: Front, given: Parameters, pair: Pair) -> dict[str, Any]:
     return {"beam_size": beam_size, "alpha": alpha}
 
 
-def _layers(given: Parameters) -> list[int] | None:
+def chosen_layers(given: Parameters) -> list[int] | None:
     layers = [_whole(layer) for layer in given.values.get("layers", []) if layer not in (None, "")]
     if None in layers:
         raise RefusalError(400, "Invalid request: layers must be whole numbers, in JSON an array of them")
@@ -112,8 +112,8 @@ def _layers(given: Parameters) -> list[int] | None:
 
 def _whole(value: Any) -> int | None:
     """A number, or the digits of one: forms know no numbers."""
-    if isinstance(value, str) and value.isascii() and value.isdecimal():
-        return int(value[:9])
+    if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 10:
+        return int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 

@@ -34,7 +34,8 @@ from heedful.web.serving import ServingTranslator
 AUTO = "auto"
 FORMATS = ("text", "html")
 MUCH_TEXT = 2_000  # characters
-SURE = 0.9  # of a language, to refuse a text in it
+SURE = 0.9  # of a language, to refuse a text in it;
+FEW_LETTERS = 0.5  # and of its letters no more are used by any language that could be translated
 MOST_LOOKING = 64  # requests that wait to look inside
 Result = TypeVar("Result")
 log = logging.getLogger("uvicorn.error")
@@ -225,16 +226,21 @@ class Service:
     def guesses(self, text: str, target: str) -> list[tuple[str, float]]:
         """Of the languages that can be translated into the target, itself included, the likeliest first.
 
-        Text that is surely in another one is refused.
+        Text that is surely in another one, and in another script, is refused; a name may be of any language.
         """
         sources = [source for source, into in self.pairs if into == target]
         if not sources:
             raise RefusalError(400, f"{target[:20]} is not supported")
         found = self.detect(text)
         possible = [item for item in found if item[0] in (*sources, target)]
-        if found[0] not in possible and found[0][1] > SURE:
+        if found[0] not in possible and found[0][1] > SURE and self._is_strange(text, possible):
             raise RefusalError(400, f"{found[0][0]} to {target} is not supported")
         return possible or [(sources[0], 0.0)]
+
+    def _is_strange(self, text: str, languages: Sequence[tuple[str, float]]) -> bool:
+        """Is it written in letters that none of these languages uses?"""
+        shares = (self.detector.share_of_letters(text, code) for code, _ in languages)
+        return max(shares, default=0.0) < FEW_LETTERS
 
     async def translate(
         self, texts: Sequence[str], *, source: str, target: str, form: str = "text", num_alternatives: int = 0
