@@ -43,7 +43,7 @@ class Interruption(AbstractContextManager["Interruption"]):
 
     def __init__(self) -> None:
         self.signal: int | None = None
-        self.is_asked_for = False
+        self.is_asked_for = self.has_ended = False
         self.handlers: dict[int, Any] = {}
 
     def __enter__(self) -> Interruption:
@@ -53,8 +53,11 @@ class Interruption(AbstractContextManager["Interruption"]):
     def _note(self, number: int, frame: FrameType | None) -> None:
         # Under torchrun a worker hears of Ctrl-C twice: from the terminal and from torchrun.
         again = self.signal == signal.SIGINT and number == signal.SIGINT and "WORLD_SIZE" not in os.environ
+        if self.has_ended and number == signal.SIGTERM:
+            return  # it is on its way out, and clears up
         self.signal = number
         if again or not self.is_asked_for:
+            self.has_ended = True
             raise Interrupted(self.exit_code)
 
     def requested(self) -> bool:

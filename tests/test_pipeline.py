@@ -25,7 +25,7 @@ from heedful.checkpoint import checkpoint_steps, find_model, load_config, load_t
 from heedful.config import Config, Layer
 from heedful.errors import CheckpointError, ConfigError, DataError
 from heedful.export.cache import cache_file
-from heedful.interruption import LAUNCHER
+from heedful.interruption import LAUNCHER, Interrupted, Interruption
 from heedful.pipeline import Outcome, interruptible, run_training
 from heedful.planning import Order, plan
 from heedful.training import Record, StepRecord, ValidationRecord
@@ -356,6 +356,14 @@ def test_ctrl_c_before_the_first_step_says_what_is_kept(
     assert ended.value.code == 130
     assert said == [f"stopped at once; {kept.format(run=run)}"]
     assert start(run, files(text), {"train": {"steps": 1}})[0].step == 1
+
+
+def test_who_is_on_the_way_out_is_not_interrupted_in_clearing_up() -> None:
+    with Interruption() as interruption:
+        with pytest.raises(Interrupted):
+            os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGTERM)  # as recipes/run.py passes a Ctrl-C on
+        assert interruption.exit_code == 130
 
 
 @pytest.mark.parametrize("stage", ["pipeline.make_shards", "pipeline._trainer"])
