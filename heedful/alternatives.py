@@ -64,7 +64,10 @@ def alternatives_at(
     count: int = 5,
     options: SearchOptions | None = None,
 ) -> list[Alternative]:
-    """The likeliest words at this position of the best translation, likeliest first; its own word is among them."""
+    """The likeliest words at this position of the best translation, likeliest first.
+
+    Its own word is among them, unless `count` others begin with likelier pieces.
+    """
     part_number, begin = _place(translator.tokenizer, translation, position)
     part = translation.hypotheses[0].parts[part_number]
     request = Request(translation.source_ids[part_number], part.ids[:begin])

@@ -77,14 +77,17 @@ def rows_of(cards: Sequence[Card]) -> list[Row]:
 
 
 def rows_by_recipe(cards: Sequence[Card]) -> list[Row]:
-    """Cards that differ in nothing but the seed make one row; of several cards of one model the fullest counts."""
+    """Cards that differ in nothing but the seed make one row, named as its first that was scored.
+
+    Of several cards of one model the fullest counts.
+    """
     groups: dict[bytes, dict[str, Card]] = {}
     for card in cards:
         group = groups.setdefault(_recipe(card), {})
         same = group.get(card.weights_sha256, card)
         group[card.weights_sha256] = max(same, card, key=lambda each: len(each.evaluations))
     rows = [tuple(group.values()) for group in groups.values()]
-    return [Row(row[0].name, row) for row in rows]
+    return [Row(max(row, key=lambda card: bool(card.evaluations)).name, row) for row in rows]
 
 
 def _recipe(card: Card) -> bytes:
@@ -131,16 +134,16 @@ def _lines(kind: tuple[str, str], rows: Sequence[Row]) -> Iterator[Line]:
     for row in rows:
         for (*this, search), scored in scored_alike(row).items():
             if tuple(this) == kind:
-                yield _line(search, scored, first.setdefault(search, scored))
+                yield _line(row, search, scored, first.setdefault(search, scored))
 
 
-def _line(search: str, scored: Sequence[Scored], first: Sequence[Scored]) -> Line:
+def _line(row: Row, search: str, scored: Sequence[Scored], first: Sequence[Scored]) -> Line:
     seeds = tuple(each.card.training.seed if each.card.training else None for each in scored)
     figures = {name: cell([value(each.evaluation.report) for each in scored]) for name, value in FIGURES.items()}
     cells = {name: figure for name, figure in figures.items() if figure}
     compared = scored is not first and len(scored) == len(first) == 1
     comparisons = compare(first[0].evaluation, scored[0].evaluation) if compared else {}
-    return Line(scored[0].card.name, seeds, search, cells, comparisons)
+    return Line(row.name, seeds, search, cells, comparisons)
 
 
 def cell(values: Sequence[float | None]) -> Cell | None:

@@ -315,7 +315,8 @@ def find_model(path: Path) -> ModelFiles:
         return _model_files(path / MODEL / WEIGHTS, path / MODEL)
     steps = checkpoint_steps(path)
     if not steps:
-        inside = next((f"; {config.parent} is a run" for config in sorted(path.glob(f"*/{CONFIG}"))), "")
+        runs = [config.parent for config in sorted(path.glob(f"*/{CONFIG}")) if config.parent.name != MODEL]
+        inside = f"; {runs[0]} is a run" if runs else ""
         raise CheckpointError(
             f"{path}: holds no model: neither {WEIGHTS}, nor {MODEL}/{WEIGHTS}, nor a checkpoint{inside}"
         )

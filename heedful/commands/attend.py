@@ -131,7 +131,7 @@ def echo_examples(translator: Translator, text: str, target: str) -> None:
 @click.command(short_help="Draw the positional encoding of section 3.5.")
 @html_option
 @click.option("--d-model", type=click.IntRange(1, 4096), default=512, show_default=True, help="The width of the model.")
-@click.option("--num-positions", type=click.IntRange(16, 4096), default=512, show_default=True, help="From 0 on.")
+@click.option("--num-positions", type=click.IntRange(6, 4096), default=512, show_default=True, help="From 0 on.")
 def positions(output: Path, d_model: int, num_positions: int) -> None:
     """Draw the positional encoding of section 3.5: all of it, positions compared, dimensions, similarity."""
     from heedful.drawing import html

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 ALTERNATIVES = (
-    "With --format jsonl: the N likeliest words at the place of each word, which is one of them, "
+    "With --format jsonl: the N likeliest words at the place of each word, most often itself among them, "
     "with the probability of the piece that they begin with."
 )
 
