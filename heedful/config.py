@@ -133,7 +133,7 @@ class TrainConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     learning_rate_factor: Annotated[float, Meta(gt=0.0, le=1e6)] = 1.0
     label_smoothing: Share = 0.1
     r_drop: Annotated[float, Meta(ge=0.0, le=1e6)] = 0.0  # α of R-Drop: each pair stands twice in a batch; 0: none
-    depth_scaled_init: bool = False  # the first linears of layer l divided by √l, for deep stacks
+    depth_scaled_init: bool = False  # weights of the linears in layer l begin divided by √l, for deep stacks
     checkpoint_steps: Positive = 1250
     checkpoint_minutes: Annotated[float, Meta(gt=0.0, le=1e6)] = 10.0
     keep_checkpoints: Positive = 2  # whole ones, to resume from; of older ones the weights alone are kept to average
