@@ -25,7 +25,7 @@ from heedful.errors import CheckpointError, DeviceError
 from heedful.model.transformer import Transformer
 from heedful.moving_average import MovingAverage
 from heedful.passes import make_passes
-from heedful.schedule import learning_rate
+from heedful.schedule import cooldown, learning_rate
 from heedful.totals import Totals
 
 AnyBatch: TypeAlias = Batch | NumberedBatch
@@ -105,14 +105,10 @@ class Trainer:
         self.progress = replace(self.progress, skipped_steps=skipped)
 
     def learning_rate(self, step: int) -> float:
-        """Equation 3 with this run's settings."""
-        train = self.config.train
-        return learning_rate(
-            step,
-            d_model=self.config.model.d_model,
-            warmup_steps=train.warmup_steps,
-            factor=train.learning_rate_factor,
-        )
+        """Equation 3 with this run's settings, and its end."""
+        train, d_model = self.config.train, self.config.model.d_model
+        rate = learning_rate(step, d_model=d_model, warmup_steps=train.warmup_steps, factor=train.learning_rate_factor)
+        return rate * cooldown(step, steps=train.steps, cooldown_steps=train.cooldown_steps)
 
     def averaged(self) -> AbstractContextManager[None]:
         """Within this context the model has the weights to translate with: their moving average, if there is one."""
