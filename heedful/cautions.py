@@ -138,6 +138,11 @@ def _schedule(config: Config, steps: list[int]) -> list[str]:
             f"train.steps = {train.steps:,} never leaves the warm-up (train.warmup_steps = {train.warmup_steps:,}): "
             f"the learning rate never reaches its peak; train longer or lower train.warmup_steps"
         ]
+    if train.cooldown_steps > (most := train.steps - train.warmup_steps):
+        return [
+            f"train.cooldown_steps = {train.cooldown_steps:,} takes the learning rate down before the warm-up is over: "
+            f"it never reaches its peak; train longer or lower it, to {most:,} at most"
+        ]
     if last <= train.warmup_steps:
         done = counted(last, "step")
         return [f"the run has done {done} of its warm-up (train.warmup_steps = {train.warmup_steps:,}); go on"]
@@ -145,12 +150,20 @@ def _schedule(config: Config, steps: list[int]) -> list[str]:
 
 
 def _patience(config: Config) -> list[str]:
-    if not config.train.patience or config.data.valid_source:
+    train = config.train
+    if not train.patience:
         return []
-    return [
-        f"train.patience = {config.train.patience} ends nothing without validation text; give it with "
-        f"--valid-source and --valid-target"
-    ]
+    if not config.data.valid_source:
+        return [
+            f"train.patience = {train.patience} ends nothing without validation text; give it with "
+            f"--valid-source and --valid-target"
+        ]
+    if train.cooldown_steps:
+        return [
+            f"train.patience = {train.patience} may end the run before its last train.cooldown_steps = "
+            f"{train.cooldown_steps:,} steps; set one of them to 0"
+        ]
+    return []
 
 
 def token_counts(shards: Shards, vocab_size: int) -> Counts:

@@ -39,6 +39,7 @@ TRAINING_DATA, VALIDATION_DATA = "data/train", "data/valid"
 MAY_CHANGE = frozenset(
     [
         "train.steps",
+        "train.cooldown_steps",
         "train.patience",
         "train.checkpoint_steps",
         "train.checkpoint_minutes",

@@ -319,6 +319,7 @@ def model_card(translator: Translator) -> dict[str, Any]:
         "batch_tokens": config.train.batch_tokens,
         "warmup_steps": config.train.warmup_steps,
         "learning_rate_factor": config.train.learning_rate_factor,
+        "cooldown_steps": config.train.cooldown_steps,
         "beam_size": config.decode.beam_size,
         "alpha": config.decode.alpha,
         "roles_from": "corpus" if has_grammar(translator) else "sentence",

@@ -45,6 +45,23 @@ def test_a_schedule_that_never_leaves_warm_up_is_named(tokenizer: Tokenizer, tmp
     assert "50 steps of its warm-up" in found
 
 
+def test_a_cooldown_that_begins_before_the_peak_is_named(tokenizer: Tokenizer) -> None:
+    schedule = {"steps": 10_000, "warmup_steps": 4000}
+    assert cautions(None, config(**schedule, cooldown_steps=6000), tokenizer, None, None) == []
+    (found,) = cautions(None, config(**schedule, cooldown_steps=6001), tokenizer, None, None)
+    assert "train.cooldown_steps = 6,001" in found
+    assert "to 6,000 at most" in found
+
+
+def test_patience_that_may_end_a_run_before_it_cools_down_is_named() -> None:
+    text = {"source": ["a.en"], "target": ["a.de"], "valid_source": ["b.en"], "valid_target": ["b.de"]}
+    data = text | {"source_language": "en", "target_language": "de"}
+    for train, num in (({"patience": 3}, 0), ({"patience": 3, "cooldown_steps": 50}, 1), ({"cooldown_steps": 50}, 0)):
+        found = cautions_at_start(resolve(preset("tiny"), {"data": data, "train": train}), "cpu")
+        assert [line for line in found if "train.patience = 3 may end the run" in line] == found
+        assert len(found) == num
+
+
 def test_files_that_do_not_say_their_languages_are_named() -> None:
     files = {"source": ["a.txt"], "target": ["b.txt"]}
     (found,) = cautions_at_start(resolve(preset("tiny"), {"data": files}), "cpu")

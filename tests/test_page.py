@@ -1027,6 +1027,23 @@ def test_the_files_of_positions_and_curves_draw(page: Any, tmp_path: Path) -> No
         assert page.locator(".legend span").count() >= 2, "curves of one plot are told apart"
 
 
+@pytest.mark.parametrize("cooldown_steps", [0, 2000])
+def test_the_rate_of_a_model_without_its_run_is_the_trainers(page: Any, server: str, cooldown_steps: int) -> None:
+    from heedful.schedule import cooldown, learning_rate
+
+    sizes = {"d_model": 512, "warmup_steps": 4000}
+    model = sizes | {"learning_rate_factor": 1.5, "steps": 10_000, "cooldown_steps": cooldown_steps}
+    page.goto(server)
+    draw = "async (model) => document.body.append((await import('/curves.js')).scheduleView(model))"
+    page.evaluate(draw, model)
+    page.get_by_role("button", name="View as table").last.click()
+    rows = [row.split() for row in page.locator("table").last.locator("tbody tr").all_inner_texts()]
+    assert len(rows) == 200
+    for step, rate in ((int(step.replace(",", "")), float(rate)) for step, rate in rows):
+        left = cooldown(step, steps=10_000, cooldown_steps=cooldown_steps)
+        assert rate == pytest.approx(left * learning_rate(step, **sizes, factor=1.5), rel=0.02), step
+
+
 def test_a_curve_of_one_point_is_a_dot(page: Any, tmp_path: Path) -> None:
     steps = [{"step": s, "loss": 5 / s, "perplexity": 9 / s, "learning_rate": s} for s in range(1, 9)]
     metrics = {"step": steps, "validation": [{"step": 4, "loss": 1.0, "bleu": 3.0}]}

@@ -72,7 +72,7 @@ def test_metrics_are_json_whatever_the_numbers_are(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.parametrize("text", ["train.steps=9", "train.patience=2", "train.checkpoint_steps=3", "decode.alpha=1.0"])
+@pytest.mark.parametrize("text", ["train.steps=9", "train.cooldown_steps=4", "train.patience=2", "decode.alpha=1.0"])
 def test_steps_patience_and_checkpoints_may_change_and_are_named(tmp_path: Path, text: str) -> None:
     begin(tmp_path)
     plan = make_plan(tmp_path, preset_name=None, layers=[setting(text)])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from heedful.schedule import learning_rate
+from heedful.schedule import cooldown, learning_rate
 
 
 def rate(step: int) -> float:
@@ -25,3 +25,12 @@ def test_a_wider_model_learns_more_slowly() -> None:
     assert learning_rate(9, d_model=2048, warmup_steps=4) == pytest.approx(
         learning_rate(9, d_model=512, warmup_steps=4) / 2
     )
+
+
+def test_the_last_steps_take_the_rate_down_in_equal_parts_and_never_to_nothing() -> None:
+    left = [cooldown(step, steps=10, cooldown_steps=4) for step in range(1, 11)]
+    assert left == [1, 1, 1, 1, 1, 1, 1, 0.75, 0.5, 0.25]
+
+
+def test_without_cooldown_the_rate_is_the_papers_at_every_step() -> None:
+    assert {cooldown(step, steps=10, cooldown_steps=0) for step in range(1, 11)} == {1.0}

@@ -60,6 +60,14 @@ def test_each_step_uses_the_rate_of_its_number() -> None:
         assert t.optimizer.param_groups[0]["lr"] == pytest.approx(16**-0.5 * step * 10**-1.5)
 
 
+def test_the_last_steps_cool_down() -> None:
+    t = trainer(config(steps=3, cooldown_steps=2))
+    stream = batches(t.config)
+    for step, left in ((1, 1.0), (2, 1.0), (3, 0.5)):
+        t.step(next(stream))
+        assert t.optimizer.param_groups[0]["lr"] == pytest.approx(left * 16**-0.5 * step * 10**-1.5)
+
+
 def test_micro_batches_add_up_to_the_batch() -> None:
     """The gradient is that of the mean over all target tokens, however unequal the parts are."""
     settings = config(micro_batches=3, batch_tokens=120, dropout=0.0)

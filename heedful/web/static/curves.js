@@ -40,11 +40,12 @@ export function curvesView(metrics) {
 
 /** §5.3: the rate that the settings ask for, where no run is at hand. */
 export function scheduleView(model) {
-  const { d_model: d, warmup_steps: warmup, learning_rate_factor: factor, steps } = model;
-  const last = Math.max(steps, 2 * warmup);
+  const { d_model: d, warmup_steps: warmup, learning_rate_factor: factor, steps, cooldown_steps: cooldown } = model;
+  const last = cooldown ? steps : Math.max(steps, 2 * warmup);
   const points = Array.from({ length: 200 }, (_, i) => {
     const step = Math.max(1, Math.round(((i + 1) * last) / 200));
-    return [step, factor * d ** -0.5 * Math.min(step ** -0.5, step * warmup ** -1.5)];
+    const left = cooldown ? Math.min(1, (steps + 1 - step) / cooldown) : 1;
+    return [step, left * factor * d ** -0.5 * Math.min(step ** -0.5, step * warmup ** -1.5)];
   });
   return h(
     "div",
@@ -52,7 +53,7 @@ export function scheduleView(model) {
     linePlot({
       name: t("rate"),
       x: t("step"),
-      y: t("rate.note", { warmup }),
+      y: t(cooldown ? "rate.cooled" : "rate.note", { warmup, cooldown }),
       low: 0,
       series: [{ name: t("rate"), points }],
     }),

@@ -298,6 +298,10 @@ const TEXTS = {
   perplexity: ["Perplexity", "퍼플렉시티"],
   rate: ["Learning rate", "학습률"],
   "rate.note": ["warm-up {warmup} steps, then step^−½", "웜업 {warmup}단계, 이후 step^−½"],
+  "rate.cooled": [
+    "warm-up {warmup} steps, then step^−½; down to nothing in the last {cooldown}",
+    "웜업 {warmup}단계, 이후 step^−½, 마지막 {cooldown}단계에서 0으로",
+  ],
 };
 
 /** Refusals in Korean, by status and words; in English the server's own words are shown. @type {[RegExp, string][]} */
