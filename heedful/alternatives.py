@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from itertools import compress, islice
+from itertools import compress
 
 from heedful.alignment import num_words, word_of_piece
 from heedful.counting import counted
@@ -72,9 +72,11 @@ def alternatives_at(
     part = translation.hypotheses[0].parts[part_number]
     request = Request(translation.source_ids[part_number], part.ids[:begin])
     eos = translator.tokenizer.eos_id
-    found = _next_tokens(translator, request, (eos, *part.ids[begin : begin + 1]), count)
-    requests = [replace(request, prefix_ids=(*request.prefix_ids, token)) for token, _ in found if token != eos]
     wanted = replace(options or translator.options, n_best=1, sampling=None, token_scores=False)
+    has_room = begin < len(request.source_ids) + wanted.max_extra  # at the limit a translation can only end
+    own = (eos, *part.ids[begin : begin + 1])
+    found = [each for each in _next_tokens(translator, request, own, count) if has_room or each[0] == eos][:count]
+    requests = [replace(request, prefix_ids=(*request.prefix_ids, token)) for token, _ in found if token != eos]
     finished = iter(list(translator.engine.translate(requests, wanted)))
     result = []
     for token, probability in found:
@@ -85,7 +87,7 @@ def alternatives_at(
 
 
 def _next_tokens(translator: Translator, request: Request, own: tuple[int, ...], count: int) -> list[tuple[int, float]]:
-    """Of those that begin a word, and of `own`, which may come whatever they are."""
+    """All that begin a word, and `own`, which may come whatever they are; likeliest first."""
     if not isinstance(translator.engine, Foresight):
         raise ConfigError("this engine tells no alternatives; the torch and the ctranslate2 engine do")
     if count < 1:
@@ -94,7 +96,7 @@ def _next_tokens(translator: Translator, request: Request, own: tuple[int, ...],
     likeliest = translator.engine.next_tokens(request, tokenizer.vocab_size)
     pieces = tokenizer.pieces(token for token, _ in likeliest)
     may_come = [piece.startswith(SPACE) or token in own for (token, _), piece in zip(likeliest, pieces, strict=True)]
-    return list(islice(compress(likeliest, may_come), count))
+    return list(compress(likeliest, may_come))
 
 
 def _place(tokenizer: Tokenizer, translation: Translation, position: int) -> tuple[int, int]:

@@ -131,7 +131,7 @@ class TrainConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     micro_batches: Positive = 1  # parts of a batch; a multiple of the number of processes
     warmup_steps: Positive = 4000
     learning_rate_factor: Annotated[float, Meta(gt=0.0, le=1e6)] = 1.0
-    cooldown_steps: Annotated[int, Meta(ge=0)] = 0  # the last so many steps take the rate down to nothing; 0: none
+    cooldown_steps: Annotated[int, Meta(ge=0)] = 0  # the last so many steps take the rate down; 0: none
     label_smoothing: Share = 0.1
     r_drop: Annotated[float, Meta(ge=0.0, le=1e6)] = 0.0  # α of R-Drop: each pair stands twice in a batch; 0: none
     depth_scaled_init: bool = False  # weights of the linears in layer l begin divided by √l, for deep stacks

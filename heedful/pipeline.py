@@ -47,6 +47,7 @@ from heedful.run_folder import (
     locked,
     write_config,
 )
+from heedful.schedule import cooldown
 from heedful.shards import Shards, open_shards
 from heedful.tokenizer import Tokenizer
 from heedful.trainer import Progress, Trainer, use_deterministic_algorithms
@@ -149,6 +150,16 @@ def _keep_plan(run: Path, made: Plan, say: Callable[[str], None]) -> None:
     write_config(run, made.config)
     for name, (before, after) in made.changed.items():
         say(f"changed since the last start: {name} = {_plain(after)} (was {_plain(before) or 'not set'})")
+    if _is_rate_to_rise(run, made):
+        say("the run had begun to cool down: its learning rate rises again, and goes down before the new end")
+
+
+def _is_rate_to_rise(run: Path, made: Plan) -> bool:
+    """Has the run cooled down, for an end that is another now?"""
+    last, train = max(checkpoint.checkpoint_steps(run), default=1), made.config.train
+    now = {"steps": train.steps, "cooldown_steps": train.cooldown_steps}
+    before = now | {name: made.changed[f"train.{name}"][0] for name in now if f"train.{name}" in made.changed}
+    return cooldown(last, **before) < cooldown(last, **now)
 
 
 def _plain(value: object) -> str:

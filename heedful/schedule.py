@@ -1,4 +1,4 @@
-"""The learning rate (§5.3, equation 3), and a switch for its end. It knows the step and nothing else."""
+"""The learning rate (§5.3, equation 3), and a switch for its end. It knows steps and nothing else."""
 
 
 def learning_rate(step: int, *, d_model: int, warmup_steps: int, factor: float = 1.0) -> float:

@@ -75,6 +75,14 @@ def test_behind_the_last_word_the_end_is_an_alternative(translator: Translator, 
     assert [one.text for one in found if not one.word] == [translation.text]
 
 
+def test_at_the_length_limit_the_end_is_the_only_alternative(translator: Translator) -> None:
+    short = SearchOptions(alpha=9.0, max_extra=0, token_scores=True)  # which prefers the longest
+    (full,) = translator.translate(["it"], options=short)
+    assert len(full.hypotheses[0].parts[0].ids) == len(full.source_ids[0]), "it was cut short by the limit"
+    (end,) = alternatives_at(translator, full, words_of(full), options=short)
+    assert (end.word, end.text) == ("", full.text)
+
+
 @pytest.mark.parametrize(
     ("line", "target"),
     [(" ".join(TEXT[:1] * 2), "de"), ("x" * 60, "de"), (" ".join(TEXT[:1] * 2), "zh")],

@@ -186,6 +186,17 @@ def test_more_steps_go_on_and_give_what_they_would_have_given_at_once(text: Path
     assert json.loads(once[-1])["step"] == json.loads(twice[-1])["step"] == 40
 
 
+def test_a_run_that_cooled_down_says_that_its_rate_rises_again(text: Path, tmp_path: Path) -> None:
+    def rises(**train: int) -> bool:
+        _, _, said = start(tmp_path / "run", files(text), {"train": dict(train)})
+        return any("had begun to cool down" in line for line in said)
+
+    assert not rises(steps=10), "a run that begins"
+    assert not rises(steps=20, cooldown_steps=10), "it has not cooled down yet"
+    assert not rises(steps=20, cooldown_steps=10, checkpoint_steps=7), "the end is the same"
+    assert rises(steps=30)
+
+
 def test_fewer_steps_than_are_done_are_refused_and_as_many_end_the_run(text: Path, tmp_path: Path) -> None:
     stops = iter([False] * 24 + [True])
     order = Order(tmp_path / "run", "tiny", (MODEL, TRAIN, files(text)), None, "cpu")

@@ -129,8 +129,8 @@ class State:
         slot_N = torch.arange(self.num_slots, device=position_N.device)
         self.ancestors_NWL[slot_N, :, position_N] = self.beam_W
         not_mine_NWLW = self.ancestors_NWL[:, :, : self.span, None] != self.beam_W
-        mask_NWM = torch.zeros_like(not_mine_NWLW, dtype=self.memory_mask_N11M.dtype)
-        return (slot_N, position_N), mask_NWM.masked_fill_(not_mine_NWLW, -math.inf).flatten(2)[:, None]
+        mask_NWLW = torch.zeros_like(not_mine_NWLW, dtype=self.memory_mask_N11M.dtype)
+        return (slot_N, position_N), mask_NWLW.masked_fill_(not_mine_NWLW, -math.inf).flatten(2)[:, None]
 
     def leave(self) -> None:
         """The position has been computed."""
