@@ -165,9 +165,10 @@ def test_auto_takes_it_on_a_cpu_and_our_own_engine_for_the_rest(tmp_path: Path) 
     engine = open_engine([model], "auto", CPU).engine
     assert isinstance(engine, AutoEngine)
     exact = TorchEngine(load_model(model, device=CPU).model)
-    sampled = SearchOptions(sampling=Sampling(seed=3))
     requests = [Request([5, 6, 7])]
-    assert list(engine.translate(requests, sampled)) == list(exact.translate(requests, sampled))
+    for options in (SearchOptions(sampling=Sampling(seed=3)), SearchOptions(alpha=1.5)):
+        assert list(engine.translate(requests, options)) == list(exact.translate(requests, options))
+        assert engine.computing(options) == exact.computing(options) != engine.computing(SearchOptions(alpha=1.0))
     assert list(engine.score([([5], [6])])) == list(exact.score([([5], [6])]))
 
 

@@ -21,6 +21,7 @@ from heedful.export.ctranslate2 import library, num_positions, refuse_what_canno
 from heedful.tokenizer import Tokenizer
 
 ENGINES = ("auto", "torch", "ctranslate2")
+MAX_ALPHA = 1.0  # with a larger one CTranslate2 may drop the hypothesis that is best by the paper's length penalty
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ class AutoEngine:
         return TorchEngine(load_model(self.model, device=torch.device("cpu")).model)
 
     def translate(self, requests: Iterable[Request], options: SearchOptions) -> Iterator[list[Hypothesis]]:
-        """By CTranslate2; samples by our own engine."""
+        """By CTranslate2; samples, and what prefers length by more than it can tell, by our own engine."""
         return self._searching(options).translate(requests, options)
 
     def computing(self, options: SearchOptions) -> Computing:
@@ -52,7 +53,7 @@ class AutoEngine:
         return self._searching(options).computing(options)
 
     def _searching(self, options: SearchOptions) -> Engine:
-        return self.fast if options.sampling is None else self.torch
+        return self.fast if options.sampling is None and options.alpha <= MAX_ALPHA else self.torch
 
     def score(self, pairs: Iterable[tuple[Sequence[int], Sequence[int]]]) -> Iterator[list[float]]:
         """In full precision."""
