@@ -122,6 +122,15 @@ def test_pruning_keeps_what_resume_and_average_need(tmp_path: Path) -> None:
     assert checkpoint.average(paths)["w"].tolist() == [(30 + 40 + 47) / 3] * 3, "where the run ended is one of them"
 
 
+def test_the_average_is_rounded_once(tmp_path: Path) -> None:
+    """§6.1: the mean in float64, and only then in the type of the weights."""
+    weights = [torch.randn(1000) for _ in range(5)]
+    folders = [save_checkpoint(tmp_path, n, Snapshot({"w": w}, {}, {})) for n, w in enumerate(weights)]
+    found = checkpoint.average([folder / "model.safetensors" for folder in folders])["w"]
+    assert torch.equal(found, torch.stack(weights).double().mean(dim=0).float())
+    assert not torch.equal(found, torch.stack(weights).mean(dim=0)), "these numbers tell the two apart"
+
+
 def test_without_a_regular_checkpoint_the_newest_is_the_average(tmp_path: Path) -> None:
     save_checkpoint(tmp_path, 7, snapshot(7.0))
     assert checkpoint.weights_to_average(tmp_path, last=5, every=10) == [step_folder(tmp_path, 7) / "model.safetensors"]
