@@ -153,6 +153,17 @@ def test_prefixes_are_kept_and_different_in_each_sentence(model: Transformer) ->
             assert sum(forced) == pytest.approx(hypotheses[0].log_prob, abs=1e-9)
 
 
+@pytest.mark.parametrize("options", [BEAM, SearchOptions(beam_size=1, max_extra=6)])
+def test_a_prefix_changes_no_other_sentence(model: Transformer, options: SearchOptions) -> None:
+    """Those with a long one come to where some have none, and those with none to where some have a long one."""
+    prefixes = [[], [3, 9, 4, 7], [], [5], [8, 2, 6, 3, 9, 4], []]
+    requests = [Request([1 + n, 5, 2 + n], prefixes[n % 6]) for n in range(18)]
+    alone = [next(TorchEngine(model).translate([request], options)) for request in requests]
+    for batch_tokens in (1, 24, 48, 10_000):
+        together = TorchEngine(model, batch_tokens=batch_tokens).translate(requests, options)
+        assert_same(list(together), alone, 1e-9)
+
+
 def test_a_prefix_longer_than_the_limit_is_an_error_of_one_line(model: Transformer) -> None:
     with pytest.raises(DataError, match=r"prefix of 9 tokens .*\(8 tokens") as error:
         list(TorchEngine(model).translate([Request([1, 2], [3] * 9)], SearchOptions(max_extra=6)))
