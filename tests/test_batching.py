@@ -57,6 +57,15 @@ def test_two_epochs_have_different_orders_and_neighbours_do_not_stay_together() 
     assert abs(np.corrcoef(first, np.arange(10_000))[0, 1]) < 0.05
 
 
+@pytest.mark.parametrize("size", [4097, 10_000, 60_000])
+@pytest.mark.parametrize("seed", range(5))
+def test_pairs_that_come_soon_after_each_other_lie_far_apart_in_the_file(size: int, seed: int) -> None:
+    """Two numbers drawn at random are a third of the size apart in the mean."""
+    order = shuffled(np.arange(size), size, seed)
+    for lag in (1, 2, 4, 8, 16, 32, 64, 128, 256):
+        assert np.abs(order[lag:] - order[:-lag]).mean() == pytest.approx(size / 3, rel=0.05)
+
+
 def test_seeds_of_neighbours_are_unrelated() -> None:
     seeds = {derived_seed(a, b, c) for a in range(10) for b in range(10) for c in range(10)}
     assert len(seeds) == 1000
