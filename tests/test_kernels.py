@@ -296,6 +296,17 @@ def test_a_new_number_in_the_seed_tensor_gives_a_new_mask() -> None:
     assert torch.equal(places.eval()(x), x)
 
 
+@on_kernels
+def test_source_and_target_embeddings_have_masks_of_their_own() -> None:
+    embedding = Transformer(ModelConfig(d_model=64, num_layers=1, num_heads=4, dropout=0.5), 30).embedding.to(DEVICE)
+    seed_dropout(embedding, torch.tensor([7], device=DEVICE))
+    tokens_T, positions_T = torch.randint(0, 30, (64,), device=DEVICE), torch.arange(1, 65, device=DEVICE)
+    source_TD, target_TD = (embed(tokens_T, positions_T, 65) for embed in (embedding.source, embedding.target))
+    kept_TD = (source_TD != 0) & (target_TD != 0)
+    assert torch.equal(source_TD[kept_TD], target_TD[kept_TD]), "beside the masks they are equal here"
+    assert abs(float(kept_TD.float().mean()) - 0.25) < 5 * (0.25 * 0.75) ** 0.5 / 64
+
+
 # ------------------------------------------------------------------------------------------------------- feed-forward
 
 

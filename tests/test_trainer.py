@@ -158,6 +158,15 @@ def test_dropout_masks_follow_from_seed_step_and_micro_batch() -> None:
     assert all(torch.equal(results[0][name], results[1][name]) for name in results[0])
 
 
+def test_the_same_pairs_have_other_masks_in_another_micro_batch() -> None:
+    """Twice the same micro-batch: its mean gradient is that of one, unless the two drop different numbers."""
+    for dropout, is_same in ((0.0, True), (0.1, False)):
+        settings = config(micro_batches=2, dropout=dropout)
+        batch = next(batches(settings))[0]
+        once, twice = _gradient(settings, [batch]), _gradient(settings, [batch, batch])
+        assert torch.allclose(once, twice, atol=1e-12, rtol=1e-9) == is_same
+
+
 def test_a_state_that_lacks_something_is_refused() -> None:
     t = trainer(config())
     t.step(next(batches(t.config)))
