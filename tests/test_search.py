@@ -113,6 +113,13 @@ def test_beam_search_does_what_its_rule_says_and_never_ends_too_early(
     assert [hypothesis.score for hypothesis in found] == pytest.approx([score for score, _ in expected], abs=1e-9)
 
 
+def test_the_bound_counts_the_eos_behind_the_longest_output() -> None:
+    """A table whose best hypothesis is as long as may be, and better by less than the eos gives in the penalty."""
+    (found,) = beam([Table(146)], [2], 2, alpha=0.6)
+    assert [hypothesis.ids for hypothesis in found] == [(1, 2)]
+    assert plain_beam_search(Table(146), 2, 2, 0.6, 1)[0][1] == (1, 2)
+
+
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 1.5])
 @pytest.mark.parametrize("seed", range(5))
 def test_a_wide_beam_finds_the_best_of_all_sequences(seed: int, alpha: float) -> None:
