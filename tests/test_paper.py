@@ -506,3 +506,12 @@ def test_learned_positions_replace_the_sinusoids_and_nothing_else() -> None:
     extra = dict(learned.named_parameters()).keys() ^ dict(sinusoidal.named_parameters()).keys()
     assert extra == {"embedding.positions.weight_LD"}
     assert isinstance(learned.embedding.positions, LearnedPositions)
+
+
+def test_learned_positions_begin_as_small_as_the_embeddings() -> None:
+    """Both with deviation d_model^-½, which is our choice: the paper names none."""
+    config = ModelConfig(d_model=256, num_layers=1, num_heads=4, positions="learned", max_positions=500)
+    weights = dict(Transformer(config, 500).embedding.named_parameters())
+    assert weights.keys() == {"weight_VD", "positions.weight_LD"}
+    for weight in weights.values():
+        assert weight.std().item() == pytest.approx(256**-0.5, rel=0.02)
