@@ -360,8 +360,11 @@ def test_a_server_names_the_file_that_lacks_the_languages(heedful: Run, model: P
     assert f"{settings}: data.source_language" in one_line(heedful("serve", "-m", run, "--port", 0))
 
 
-def test_no_server_is_opened_to_all_by_an_empty_key(heedful: Run, model: Path) -> None:
+def test_no_server_is_opened_to_all_by_an_empty_key(heedful: Run, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "--api-key is empty" in one_line(heedful("serve", "-m", model, "--api-key", ""))
+    for value in ("", "  "):
+        monkeypatch.setenv("HEEDFUL_API_KEYS", value)
+        assert "HEEDFUL_API_KEYS is empty" in one_line(heedful("serve", "-m", model))
 
 
 def test_a_server_names_the_option_that_is_to_be_changed(heedful: Run, model: Path) -> None:

@@ -508,6 +508,47 @@ def test_who_wants_one_answer_and_sends_too_much_hears_that_it_is_too_much() -> 
             caught.value.close()
 
 
+MANY_ANSWERS = b"GET /api/positions?n=1024&d=1024 HTTP/1.1\r\nHost: x\r\n\r\n" * 5  # more than any buffer holds
+
+
+def test_who_does_not_read_the_answers_is_cut_off() -> None:
+    async def work(address: tuple[str, int]) -> None:
+        idle = [await asyncio.open_connection(*address, limit=1024) for _ in range(2)]
+        for _, writer in idle:
+            writer.write(MANY_ANSWERS)
+        await asyncio.sleep(0.2)
+        assert await is_refused(address), "both places are taken"
+        begin = time.perf_counter()
+        while await is_refused(address):
+            assert time.perf_counter() - begin < LONG
+            await asyncio.sleep(0.1)
+        for _, writer in idle:
+            writer.close()
+        await asyncio.gather(*(writer.wait_closed() for _, writer in idle), return_exceptions=True)
+
+    limits = Limits(answer_seconds=0.5, connections=2)
+    with serving(create_app([shouting(target=TARGET)], limits=limits)) as url:
+        in_loop(lambda: work(address_of(url)))
+
+
+def test_who_reads_the_answers_slowly_gets_them_all() -> None:
+    async def work(address: tuple[str, int]) -> None:
+        reader, writer = await asyncio.open_connection(*address, limit=1024)
+        writer.write(MANY_ANSWERS)
+        head = await reader.readuntil(b"\r\n\r\n")
+        size = int(re.findall(rb"content-length: (\d+)", head)[0])
+        left, begin = 5 * (len(head) + size) - len(head), time.perf_counter()
+        while left:
+            left -= len(await asyncio.wait_for(reader.read(2**16), LONG))
+            await asyncio.sleep(0.005)
+        assert time.perf_counter() - begin > 0.5, "longer than nothing may be read"
+        writer.close()
+        await writer.wait_closed()
+
+    with serving(create_app([shouting(target=TARGET)], limits=Limits(answer_seconds=0.2))) as url:
+        in_loop(lambda: work(address_of(url)))
+
+
 async def talk(writer: asyncio.StreamWriter) -> None:
     """Until nobody is there."""
     for _ in range(1000):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from pathlib import Path
 
 import click
 
 from heedful.commands.options import FILE, device_option, engine_option, say
 
+KEYS = "HEEDFUL_API_KEYS"
 LIBRARIES = ("starlette", "uvicorn", "python_multipart")
 MODEL_HELP = "Run folder, model folder or checkpoint; several give several pairs (of one pair: an ensemble)."
 
@@ -21,8 +23,8 @@ MODEL_HELP = "Run folder, model folder or checkpoint; several give several pairs
     "--api-key",
     "keys",
     multiple=True,
-    envvar="HEEDFUL_API_KEYS",
-    help="Only clients with such a key; or keys in HEEDFUL_API_KEYS.",
+    envvar=KEYS,
+    help=f"Only clients with such a key; or keys in {KEYS}.",
 )
 @click.option("--rate-limit", type=click.IntRange(0), default=0, help="Requests a minute of a client; 0: no limit.")
 @click.option("--char-limit", type=click.IntRange(1), default=20_000, show_default=True, help="Of a request.")
@@ -55,8 +57,9 @@ def serve(
     device: str,
 ) -> None:
     """Serve the page, its own API, LibreTranslate's and DeepL's; Ctrl-C or SIGTERM ends it when all is answered."""
-    if not all(key.strip() for key in keys):  # a variable without a value, perhaps: all would be let in
-        raise click.UsageError("--api-key is empty; give a key, or leave the option out to let everybody in")
+    if not all(key.strip() for key in keys) or (KEYS in os.environ and not keys):  # all would be let in
+        name = "--api-key" if keys else KEYS
+        raise click.UsageError(f"{name} is empty; give a key, or leave it out altogether to let everybody in")
     _check_libraries()
     from heedful.web.limits import Limits
     from heedful.web.server import create_app, listen, run

@@ -2,7 +2,8 @@
 
 Clients that open connections and send nothing, or a letter now and then, would else keep them for ever. The time is
 that of the whole head, so that letters do not prolong it. That of a body which is read is in `incoming.py`; one that is
-still coming when the answer is out has its time here. How a connection ends is in `lingering.py`.
+still coming when the answer is out has its time here. How long an answer may take to be read is in `outgoing.py`, how a
+connection ends in `lingering.py`.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from uvicorn.server import ServerState
 
 from heedful.web.limits import Limits
 from heedful.web.lingering import Lingering
+from heedful.web.outgoing import Outgoing
 
 TRY_AGAIN = "Retry-After: 1\r\n"
 LINGER_SECONDS = 1.0  # with who is not heard any longer
@@ -43,7 +45,8 @@ class Connection(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """One more, if there may be one more."""
-        self._line = Lingering(transport, self._is_sending, LAST_ANSWER_SECONDS)
+        self._outgoing = Outgoing(transport, self.limits.answer_seconds)
+        self._line = Lingering(transport, self._outgoing, self._is_sending, LAST_ANSWER_SECONDS)
         super().connection_made(cast("asyncio.Transport", self._line))
         if len(self.connections) > self.limits.connections:
             self._say("503 Service Unavailable", "Slowdown: too many connections", TRY_AGAIN)
@@ -53,7 +56,18 @@ class Connection(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """One less."""
         self._await(None)
+        self._outgoing.stop()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """More is left to write than should wait."""
+        super().pause_writing()
+        self._outgoing.watch()
+
+    def resume_writing(self) -> None:
+        """The client reads."""
+        super().resume_writing()
+        self._outgoing.stop()
 
     def data_received(self, data: bytes) -> None:
         """Something of a head or of a body."""

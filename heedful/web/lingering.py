@@ -8,14 +8,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
+
+from heedful.web.outgoing import Outgoing
 
 
 class Lingering:
     """A transport like the one within; `is_sending` tells whether the client is in the middle of a request."""
 
-    def __init__(self, transport: asyncio.Transport, is_sending: Callable[[], bool], seconds: float) -> None:
-        self._transport, self._is_sending, self._seconds = transport, is_sending, seconds
+    def __init__(
+        self, transport: asyncio.Transport, outgoing: Outgoing, is_sending: Callable[[], bool], seconds: float
+    ) -> None:
+        self._transport, self._outgoing = transport, outgoing
+        self._is_sending, self._seconds = is_sending, seconds
         self._has_ended = False
 
     def __getattr__(self, name: str) -> Any:
@@ -35,7 +41,7 @@ class Lingering:
         """At once, or when the request has come whose answer was the last."""
         if self._is_sending() and not self._has_ended:
             return self.end(self._seconds)
-        self._transport.close()
+        self._close()
 
     def end(self, seconds: float) -> None:
         """Say nothing more; close with the client, or in so many seconds."""
@@ -43,5 +49,11 @@ class Lingering:
             return
         self._has_ended = True
         self._transport.resume_reading()
-        self._transport.write_eof()
-        asyncio.get_running_loop().call_later(seconds, self._transport.close)
+        asyncio.get_running_loop().call_later(seconds, self._close)
+        with suppress(OSError):  # the client may have gone a moment ago
+            self._transport.write_eof()
+
+    def _close(self) -> None:
+        """When all that was said is out, which needs a client that reads."""
+        self._transport.close()
+        self._outgoing.watch()
