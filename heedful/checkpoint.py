@@ -221,8 +221,8 @@ def last_whole(run: Path) -> Path | None:
 def load_snapshot(folder: Path) -> Snapshot:
     """Read a whole checkpoint."""
     try:
-        state = json.loads((folder / STATE).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        state = dict(json.loads((folder / STATE).read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError) as error:
         raise CheckpointError(f"{folder / STATE}: cannot be read ({error}); remove this checkpoint") from None
     return Snapshot(load_tensors(folder / WEIGHTS), load_tensors(folder / MOMENTS), state)
 

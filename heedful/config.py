@@ -20,7 +20,7 @@ from msgspec import Meta, Struct
 from heedful.errors import ConfigError
 
 Layer: TypeAlias = dict[str, dict[str, Any]]
-Positive: TypeAlias = Annotated[int, Meta(ge=1)]
+Positive: TypeAlias = Annotated[int, Meta(ge=1, le=10**9)]
 Share: TypeAlias = Annotated[float, Meta(ge=0.0, lt=1.0)]
 
 TEXT_FILES = ("source", "target", "valid_source", "valid_target")  # of `data`

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 
 import torch
@@ -12,6 +14,7 @@ from heedful.errors import DeviceError
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
 BFLOAT16_CAPABILITY = (8, 0)  # of the GPU; older ones have no such numbers
+OUT_OF_MEMORY = ("can't allocate memory", "Storage size calculation overflowed")  # what torch says of it on a CPU
 COMPILERS = ("gcc", "clang", "cc")
 # The kernels hold 64 tokens of a whole head in shared memory: heads of 256 do not fit the 99 KB of smaller GPUs, and
 # those of 512 no GPU.
@@ -41,3 +44,15 @@ def has_kernels(device: torch.device, widest_head: int) -> bool:
         return False
     has_compiler = "CC" in os.environ or any(map(shutil.which, COMPILERS))
     return has_compiler and torch.cuda.get_device_capability(device) >= BFLOAT16_CAPABILITY
+
+
+@contextmanager
+def explained_out_of_memory(remedy: str) -> Iterator[None]:
+    """Turns torch's out-of-memory errors into one line that says what to lower."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        is_known = isinstance(error, torch.OutOfMemoryError | MemoryError)
+        if not is_known and not any(words in str(error) for words in OUT_OF_MEMORY):
+            raise
+        raise DeviceError(f"out of memory: {remedy}") from None

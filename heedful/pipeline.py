@@ -22,7 +22,7 @@ from heedful.card import holding
 from heedful.config import Config, to_toml
 from heedful.corpus import read_pairs
 from heedful.counting import counted
-from heedful.device import choose_device
+from heedful.device import choose_device, explained_out_of_memory
 from heedful.distributed import World, check_micro_batches, process_group, world_from_environment
 from heedful.errors import CheckpointError
 from heedful.export.cache import keep_cache
@@ -54,6 +54,9 @@ from heedful.trainer import Progress, Trainer, use_deterministic_algorithms
 from heedful.training import EndRecord, Record, Scores, StepRecord, Validate, ValidationRecord, train, validated
 from heedful.validation import make_validate
 
+WEIGHTS_TOO_LARGE = (
+    "weights and moments do not fit; in a new folder (-o), lower the sizes of model, or take another --device"
+)
 INITIAL_WEIGHTS = 0  # beside (seed, step ≥ 1, micro-batch), the initial weights are step 0
 
 
@@ -94,7 +97,8 @@ def run_training(
         tokenizer, shards, valid = _prepared(order.run, made, world, say_first)
         for warning in warnings(order, made.config, device.type):
             say_first(warning)
-        trainer = _trainer(order, made.config, tokenizer, device=device, world=world, say=say_first)
+        with explained_out_of_memory(f"{WEIGHTS_TOO_LARGE} (now {device})"):
+            trainer = _trainer(order, made.config, tokenizer, device=device, world=world, say=say_first)
         if world.is_first:
             write_start(order.run, order.name, trainer, code)
         validate = make_validate(valid, tokenizer, made.config, stop=stop) if valid else None

@@ -180,7 +180,7 @@ def cut_metrics(run: Path, step: int) -> None:
     path = run / METRICS
     if not path.exists():
         return
-    lines = path.read_text(encoding="utf-8").splitlines()
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     kept = [line for line in lines if _step_of(line) <= step]
     write_text(path, "".join(f"{line}\n" for line in kept))
 

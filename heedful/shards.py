@@ -193,9 +193,11 @@ def is_of_other_text(
 def _open_side(name: Path, record: _Record, num_tokens: int) -> Side:
     ids = np.memmap(name.with_suffix(".ids"), record.dtype, mode="r")
     lengths = np.memmap(name.with_suffix(".lengths"), "<i4", mode="r")
-    drawn_tokens = int(lengths[record.counts.kept :].sum(dtype=np.int64))
-    if (len(ids), len(lengths)) != (num_tokens + drawn_tokens, record.counts.kept * record.num_encodings):
-        raise ValueError("cut off")
+    plain, drawn = (int(part.sum(dtype=np.int64)) for part in np.split(lengths, [record.counts.kept]))
+    if (plain, plain + drawn, record.counts.kept * record.num_encodings) != (num_tokens, len(ids), len(lengths)):
+        raise ValueError("cut off, or written over")
+    if lengths.min() < 1:
+        raise ValueError("a sentence of no token")
     is_large = ids.nbytes > _MAPPED_BYTES and hasattr(os, "pread")
     return Side(ids, lengths, _Reader(name.with_suffix(".ids"), record.dtype) if is_large else None)
 

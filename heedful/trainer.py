@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
+import msgspec
 import torch
 from torch import Tensor, nn
 
@@ -150,10 +151,13 @@ class Trainer:
                     moments = {key: snapshot.moments[f"{key}.{name}"].to(self.device) for key in keys}
                     self.optimizer.state[parameter] = moments
             state = {"owes_validation": False} | snapshot.state  # older checkpoints do not know it
-            fields = {name: state[name] for name in asdict(self.progress)}
+            self.progress = msgspec.convert({name: state[name] for name in asdict(self.progress)}, Progress)
         except KeyError as error:
             raise CheckpointError(f"{origin}: the state lacks {error}; remove this checkpoint") from None
-        self.progress = Progress(**fields)
+        except msgspec.ValidationError as error:
+            raise CheckpointError(
+                f"{origin}: the state is not what was written ({error}); remove this checkpoint"
+            ) from None
 
 
 def resolved_precision(train: TrainConfig, device: torch.device) -> str:

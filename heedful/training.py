@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeAlias
@@ -20,7 +20,8 @@ from heedful.batching import Share, prefetched, step_batches
 from heedful.checkpoint import last_whole, step_folder
 from heedful.checkpoint_writer import CheckpointWriter
 from heedful.config import TrainConfig
-from heedful.errors import DeviceError, TrainingError
+from heedful.device import explained_out_of_memory
+from heedful.errors import TrainingError
 from heedful.model.transformer import Transformer
 from heedful.shards import Shards
 from heedful.totals import Reading, Sums
@@ -310,15 +311,9 @@ def _uncounted(trainer: Trainer, clock: Clock) -> Iterator[None]:
     clock.stretch_started += time.monotonic() - began
 
 
-@contextmanager
-def _explained_out_of_memory(config: TrainConfig) -> Iterator[None]:
-    """Turns torch's out-of-memory errors into one line that says which setting to lower."""
-    try:
-        yield
-    except (RuntimeError, MemoryError) as error:
-        if not isinstance(error, torch.OutOfMemoryError | MemoryError) and "can't allocate memory" not in str(error):
-            raise
-        raise DeviceError(
-            f"out of memory: in a new folder (-o), raise train.micro_batches (now {config.micro_batches}; the result "
-            f"stays nearly the same) or lower train.batch_tokens (now {config.batch_tokens})"
-        ) from None
+def _explained_out_of_memory(config: TrainConfig) -> AbstractContextManager[None]:
+    """What a batch takes: which setting to lower."""
+    return explained_out_of_memory(
+        f"in a new folder (-o), raise train.micro_batches (now {config.micro_batches}; the result stays nearly the "
+        f"same) or lower train.batch_tokens (now {config.batch_tokens})"
+    )

@@ -92,6 +92,7 @@ ALLOWED: dict[str, set[str]] = {
         "model",
         "checkpoint",
         "checkpoint_writer",
+        "device",
         "distributed",
         "totals",
         "trainer",

@@ -21,9 +21,9 @@ import torch
 
 from heedful import preparing
 from heedful.card import load_card
-from heedful.checkpoint import checkpoint_steps, find_model, load_config, load_tensors
+from heedful.checkpoint import checkpoint_steps, find_model, load_config, load_tensors, step_folder
 from heedful.config import Config, Layer
-from heedful.errors import CheckpointError, ConfigError, DataError
+from heedful.errors import CheckpointError, ConfigError, DataError, DeviceError
 from heedful.export.cache import cache_file
 from heedful.interruption import LAUNCHER, Interrupted, Interruption
 from heedful.pipeline import Outcome, interruptible, run_training
@@ -184,6 +184,22 @@ def test_more_steps_go_on_and_give_what_they_would_have_given_at_once(text: Path
     assert not (tmp_path / "twice" / "model" / ".cache").exists(), "it belongs to other weights"
     once, twice = ((tmp_path / name / "metrics.jsonl").read_text().splitlines() for name in ("once", "twice"))
     assert json.loads(once[-1])["step"] == json.loads(twice[-1])["step"] == 40
+
+
+def test_a_model_that_fits_no_memory_is_one_line(text: Path, tmp_path: Path) -> None:
+    for sizes in ({"d_ff": 10**9, "d_model": 10**6}, {"num_heads": 10**9, "d_k": 10**9, "d_v": 1}):
+        with pytest.raises(DeviceError, match="weights and moments do not fit; in a new folder"):
+            start(tmp_path / f"run-{len(sizes)}", files(text), {"model": sizes})
+
+
+def test_a_state_of_another_kind_names_its_checkpoint(text: Path, tmp_path: Path) -> None:
+    run = start(tmp_path / "run", files(text), {"train": {"steps": 23}})[0].run
+    path = step_folder(run, 23) / "state.json"
+    with_text = path.read_text().replace('"step": 23', '"step": "23"')
+    for state in ("[1, 2]", '"no state"', "{}", with_text):
+        path.write_text(state)
+        with pytest.raises(CheckpointError, match=r"step-00000023.*; remove this checkpoint"):
+            start(run, files(text), {"train": {"steps": 40}})
 
 
 def test_a_run_that_cooled_down_says_that_its_rate_rises_again(text: Path, tmp_path: Path) -> None:

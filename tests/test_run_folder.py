@@ -216,6 +216,8 @@ def test_metrics_are_cut_back_to_the_checkpoint(tmp_path: Path) -> None:
         append_metrics(tmp_path, {"step": step})
     with open(tmp_path / "metrics.jsonl", "a") as file:
         file.write('{"step": 4')  # the machine died here
+    with open(tmp_path / "metrics.jsonl", "ab") as file:
+        file.write(b"\n\xff\xfe and its disk, too\n")
     cut_metrics(tmp_path, 20)
     lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(line)["step"] for line in lines] == [10, 20]

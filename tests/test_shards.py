@@ -481,7 +481,16 @@ def lose_file(directory: Path) -> None:
     (directory / "target.lengths").unlink()
 
 
-@pytest.mark.parametrize("damage", [cut_ids, cut_record, age_record, lose_file])
+def empty_a_sentence(directory: Path) -> None:
+    lengths = np.memmap(directory / "target.lengths", "<i4", mode="r+")
+    lengths[1], lengths[0] = lengths[1] + lengths[0], 0
+
+
+def prolong_a_sentence(directory: Path) -> None:
+    np.memmap(directory / "target.lengths", "<i4", mode="r+")[3] += 1000
+
+
+@pytest.mark.parametrize("damage", [cut_ids, cut_record, age_record, lose_file, empty_a_sentence, prolong_a_sentence])
 def test_damaged_shards_are_refused_and_made_anew(text: Text, damage: Callable[[Path], None]) -> None:
     expected = sentences(text.prepare().target)
     damage(text.directory)

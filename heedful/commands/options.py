@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,8 +32,14 @@ recipe_argument = click.argument("recipe", type=FILE, required=False)
 
 
 def say(text: str) -> None:
-    """One line for the user, beside the output proper; by print, for click would write past a bar into its line."""
-    print(text, file=sys.stderr, flush=True)
+    """One line for the user, beside the output proper; by print, for click would write past a bar into its line.
+
+    Who cannot be told (the reader of a pipe has left, the disk of a log is full) does not end the work.
+    """
+    try:
+        print(text, file=sys.stderr, flush=True)
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
 def layers_of(
@@ -57,7 +64,7 @@ def _refuse_two_values(flags: Layer, settings: list[Layer]) -> None:
         ((section, fields),) = layer.items()
         ((field, value),) = fields.items()
         before, option = given.setdefault((section, field), (value, "--set"))
-        if before != value:
+        if before is not value and before != value:  # NaN, which is refused later, is not equal to itself
             name = f"{section}.{field}"
             raise ConfigError(f"{name} is given twice: {before!r} by {option} and {value!r} by --set; leave one out")
 

@@ -12,6 +12,7 @@ import torch
 
 from heedful.checkpoint import LoadedModel, find_model, load_config, load_model
 from heedful.config import Config
+from heedful.device import explained_out_of_memory
 from heedful.engines import Computing, Engine, Hypothesis, Request, SearchOptions
 from heedful.engines.ctranslate2_engine import CTranslate2Engine
 from heedful.engines.torch_engine import TorchEngine
@@ -72,7 +73,8 @@ def open_engine(models: Sequence[Path], name: str, device: torch.device, *, prec
         raise ConfigError(f"the ctranslate2 engine searches in int8; for precision {precision} take --engine torch")
     if name == "ctranslate2" or (name == precision == "auto" and _is_for_ctranslate2(models, device)):
         return _open_ctranslate2(models, name, device)
-    loaded = [load_model(path, device=device) for path in models]
+    with explained_out_of_memory(f"the model does not fit {device}; take another --device, or let others leave it"):
+        loaded = [load_model(path, device=device) for path in models]
     _check_alike(models, loaded)
     engine = TorchEngine(*(each.model for each in loaded), precision=precision)
     return Opened(engine, loaded[0].tokenizer, loaded[0].config)
