@@ -15,9 +15,9 @@ import click
 
 from heedful import __version__
 from heedful.commands import attend, built_in, card, doctor, evaluate, export, fetch, models, serve, train, translate
-from heedful.commands.options import say
 from heedful.errors import HeedfulError, TrainingError
 from heedful.interruption import note_error
+from heedful.telling import say
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})

@@ -19,7 +19,8 @@ from heedful.grammar import DEMO_SENTENCES, LANGUAGES, write_corpus
 from heedful.model_evaluation import evaluate_translator, keep_on_card
 from heedful.pipeline import Outcome, interruptible, run_training
 from heedful.planning import Order
-from heedful.progress import display, duration, say
+from heedful.progress import display, duration
+from heedful.telling import say
 from heedful.translation import Translator
 
 

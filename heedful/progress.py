@@ -17,6 +17,7 @@ from rich.text import Text
 
 from heedful.config import Config
 from heedful.counting import counted
+from heedful.telling import listeners, say
 from heedful.training import CheckpointRecord, EndRecord, PaceRecord, Record, Scores, StepRecord, ValidationRecord
 
 PLAIN_STEPS, QUIET_SECONDS = 100, 10.0  # a line after so many steps, or as soon as so much time has passed
@@ -25,11 +26,6 @@ ENDINGS = {
     "patience": "stopped at step {step:,}: the validation loss no longer falls; a larger train.patience, or 0, goes on",
     "stopped": "stopped at step {step:,}; the same command goes on from here, --steps {step} makes a model of it now",
 }
-
-
-def say(text: str) -> None:
-    """One line for the user, beside the output proper."""
-    print(text, file=sys.stderr, flush=True)
 
 
 def duration(seconds: float) -> str:
@@ -155,4 +151,4 @@ class LiveDisplay(PlainDisplay):
 def display() -> PlainDisplay:
     """The live one on a terminal, else plain lines; of several processes the first one speaks."""
     is_first = os.environ.get("RANK", "0") == "0"
-    return LiveDisplay(Console(stderr=True)) if is_first and sys.stderr.isatty() else PlainDisplay()
+    return LiveDisplay(Console(file=listeners())) if is_first and sys.stderr.isatty() else PlainDisplay()

@@ -35,6 +35,7 @@ DATA = {
 }
 ALLOWED: dict[str, set[str]] = {
     "counting": set(),
+    "telling": set(),
     "errors": set(),
     "lock": {"errors"},
     "whole": set(),

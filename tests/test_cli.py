@@ -435,17 +435,6 @@ def test_a_setting_that_is_no_number_is_not_taken_for_two(heedful: Run) -> None:
     assert "train.learning_rate_factor = nan: expected float > 0.0" in message
 
 
-def test_a_log_that_cannot_be_written_does_not_end_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    from heedful.commands.options import say
-
-    reader, writer = os.pipe()
-    os.close(reader)
-    with os.fdopen(writer, "w") as log:
-        monkeypatch.setattr(sys, "stderr", log)
-        for _ in range(2):
-            say("step 1")
-
-
 @pytest.mark.parametrize(
     ("given", "named"), [(["--steps", "3"], "3 by --steps"), (["--set", "train.steps=3"], "3 by --set")]
 )

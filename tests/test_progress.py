@@ -2,15 +2,19 @@
 
 import io
 import math
+import os
+import sys
 import time
+from collections.abc import Iterator
 from dataclasses import replace
+from typing import TextIO
 
 import pytest
 from rich.console import Console
 
-from heedful.commands.options import say
 from heedful.config import Config, resolve, setting
 from heedful.progress import LiveDisplay, PlainDisplay, display, duration
+from heedful.telling import say
 from heedful.training import EndRecord, PaceRecord, Scores, StepRecord, ValidationRecord
 
 CONFIG: Config = resolve(setting("train.steps=400"))
@@ -51,6 +55,35 @@ def test_a_log_of_a_slow_run_is_not_silent_for_long(
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "step       1/400  12.3 s a step"
     assert [line.split("/")[0].split()[-1] for line in lines[1:]] == ["20", "60"]
+
+
+@pytest.fixture
+def nobody() -> Iterator[TextIO]:
+    """A log whose reader has left."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    log = os.fdopen(writer, "w")
+    yield log
+    with pytest.raises(BrokenPipeError):
+        log.close()  # what was said is still to be written
+
+
+def test_a_log_that_nobody_reads_does_not_end_the_work(nobody: TextIO, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", nobody)
+    with PlainDisplay() as shown:
+        for each in (record(100), record(200), ValidationRecord(400, Scores(1.5, 4.48)), EndRecord(400, "steps")):
+            shown.show(CONFIG, each)
+    say("the model is in run/model")
+
+
+def test_a_terminal_that_has_gone_does_not_end_the_work(nobody: TextIO, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nobody, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(sys, "stderr", nobody)
+    with display() as shown:
+        assert isinstance(shown, LiveDisplay)
+        shown.progress.refresh()
+        for each in (record(100), ValidationRecord(400, Scores(1.5, 4.48)), EndRecord(400, "steps")):
+            shown.show(CONFIG, each)
 
 
 def test_on_a_terminal_a_bar_shows_the_same_figures() -> None:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
-from heedful.commands.options import FILE, device_option, say
+from heedful.commands.options import FILE, device_option
+from heedful.telling import say
 
 if TYPE_CHECKING:
     from heedful.translation import Translator

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import click
 
-from heedful.commands.options import FILE, say
+from heedful.commands.options import FILE
 from heedful.errors import DataError
+from heedful.telling import say
 
 
 @click.command(short_help="Write the built-in corpus as files.")

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
-from heedful.commands.options import ENGINES, FILE, device_option, model_option, precision_option, say
+from heedful.commands.options import ENGINES, FILE, device_option, model_option, precision_option
 from heedful.counting import counted
+from heedful.telling import say
 
 if TYPE_CHECKING:
     from heedful.model_evaluation import Evaluated

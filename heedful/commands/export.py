@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from heedful.commands.options import FILE, say
+from heedful.commands.options import FILE
+from heedful.telling import say
 
 
 @click.command(short_help="A model for CTranslate2 or Hugging Face.")

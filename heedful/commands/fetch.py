@@ -7,7 +7,8 @@ from pathlib import Path
 import click
 
 from heedful.catalogue import CATALOGUE, data_set
-from heedful.commands.options import FILE, say
+from heedful.commands.options import FILE
+from heedful.telling import say
 
 
 @click.command(short_help="Fetch a public data set as aligned files.")

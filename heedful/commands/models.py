@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from heedful.commands.options import FILE, layers_of, preset_option, recipe_argument, say, set_option
+from heedful.commands.options import FILE, layers_of, preset_option, recipe_argument, set_option
 from heedful.counting import counted
+from heedful.telling import say
 
 if TYPE_CHECKING:
     from heedful.config import ModelConfig

@@ -1,9 +1,7 @@
-"""Options that several commands share, and how they speak to the user."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
-import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,17 +27,6 @@ precision_option = click.option(
 set_option = click.option("--set", "settings", multiple=True, metavar="A.B=C", help="A setting: model.d_ff=1024.")
 preset_option = click.option("--preset", metavar="NAME", help="tiny, small, base (the default: the paper's) or big.")
 recipe_argument = click.argument("recipe", type=FILE, required=False)
-
-
-def say(text: str) -> None:
-    """One line for the user, beside the output proper; by print, for click would write past a bar into its line.
-
-    Who cannot be told (the reader of a pipe has left, the disk of a log is full) does not end the work.
-    """
-    try:
-        print(text, file=sys.stderr, flush=True)
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
 def layers_of(

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import click
 
-from heedful.commands.options import FILE, device_option, engine_option, say
+from heedful.commands.options import FILE, device_option, engine_option
+from heedful.telling import say
 
 KEYS = "HEEDFUL_API_KEYS"
 LIBRARIES = ("starlette", "uvicorn", "python_multipart")

@@ -17,9 +17,9 @@ from heedful.commands.options import (
     layers_of,
     preset_option,
     recipe_argument,
-    say,
     set_option,
 )
+from heedful.telling import say
 
 if TYPE_CHECKING:
     from heedful.config import Config, Layer

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from heedful.commands.options import FILE, device_option, engine_option, model_option, precision_option, say
+from heedful.commands.options import FILE, device_option, engine_option, model_option, precision_option
 from heedful.counting import counted
+from heedful.telling import say
 
 if TYPE_CHECKING:
     from heedful.details import Details
