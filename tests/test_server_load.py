@@ -531,22 +531,50 @@ def test_who_does_not_read_the_answers_is_cut_off() -> None:
         in_loop(lambda: work(address_of(url)))
 
 
-def test_who_reads_the_answers_slowly_gets_them_all() -> None:
-    async def work(address: tuple[str, int]) -> None:
-        reader, writer = await asyncio.open_connection(*address, limit=1024)
-        writer.write(MANY_ANSWERS)
-        head = await reader.readuntil(b"\r\n\r\n")
-        size = int(re.findall(rb"content-length: (\d+)", head)[0])
-        left, begin = 5 * (len(head) + size) - len(head), time.perf_counter()
-        while left:
-            left -= len(await asyncio.wait_for(reader.read(2**16), LONG))
-            await asyncio.sleep(0.005)
-        assert time.perf_counter() - begin > 0.5, "longer than nothing may be read"
-        writer.close()
-        await writer.wait_closed()
+def read_slowly(line: socket.socket, seconds: float, pause: float = 0.01) -> int:
+    """Two kibibytes at a time, 200 a second; how many came."""
+    begin, num_bytes = time.perf_counter(), 0
+    while time.perf_counter() - begin < seconds:
+        num_bytes += len(line.recv(2**11))
+        time.sleep(pause)
+    return num_bytes
 
-    with serving(create_app([shouting(target=TARGET)], limits=Limits(answer_seconds=0.2))) as url:
-        in_loop(lambda: work(address_of(url)))
+
+def test_who_reads_the_answers_slowly_gets_them_all() -> None:
+    app = create_app([shouting(target=TARGET)], limits=Limits(answer_seconds=1.5))
+    with serving(app) as url, socket.create_connection(address_of(url)) as line:
+        line.sendall(MANY_ANSWERS)
+        head = line.recv(2**16, socket.MSG_PEEK).partition(b"\r\n\r\n")[0]
+        size = len(head) + 4 + int(re.findall(rb"content-length: (\d+)", head)[0])
+        num_bytes = read_slowly(line, 4.0)
+        assert num_bytes < size, "slowly"
+        while num_bytes < 5 * size and (part := line.recv(2**20)):
+            num_bytes += len(part)
+    assert num_bytes == 5 * size
+
+
+def free_after_unread(address: tuple[str, int], num_positions: int) -> float:
+    """Seconds until the only place is free again: its client asked, said that this was all, and reads nothing."""
+    begin = time.perf_counter()
+    with socket.socket() as line:
+        line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2**12)
+        line.connect(address)
+        line.sendall(b"GET /api/positions?n=%d&d=256 HTTP/1.1\r\nHost: x\r\n\r\n" % num_positions)
+        time.sleep(0.1)
+        line.shutdown(socket.SHUT_WR)
+        while asyncio.run(is_refused(address)):
+            assert time.perf_counter() - begin < LONG
+            time.sleep(0.05)
+    return time.perf_counter() - begin
+
+
+def test_who_has_asked_all_and_reads_nothing_is_cut_off() -> None:
+    limits = Limits(answer_seconds=0.4, connections=1)
+    with serving(create_app([shouting(target=TARGET)], limits=limits)) as url:
+        seconds = [
+            free_after_unread(address_of(url), 60 * n) for n in range(1, 9)
+        ]  # the system takes some of them whole
+    assert max(seconds) > 0.4, "some of the answer was left"
 
 
 async def talk(writer: asyncio.StreamWriter) -> None:

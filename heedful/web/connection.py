@@ -59,6 +59,11 @@ class Connection(H11Protocol):
         self._outgoing.stop()
         super().connection_lost(exc)
 
+    def eof_received(self) -> None:
+        """The client says nothing more, and the transport closes when all is out."""
+        super().eof_received()
+        self._outgoing.watch()
+
     def pause_writing(self) -> None:
         """More is left to write than should wait."""
         super().pause_writing()

@@ -38,7 +38,7 @@ class Limits:
     beam: int = 16
     head_seconds: float = 10.0  # until the head of a request has come
     body_seconds: float = 30.0  # until the whole body has come
-    answer_seconds: float = 30.0  # in which a client must read some of an answer that waits for it
+    answer_seconds: float = 30.0  # how often a client must have read a kibibyte for each second
     connections: int = 900  # at once; most systems let a process have 1,024 files
 
     def check_body(self, size: int) -> None:

@@ -55,6 +55,7 @@ HEADERS = {
 }
 RAW_HEADERS = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
 BACKLOG = 2048  # connections that wait to be taken
+UNSENT_BYTES = 2**14  # of a connection that the system holds beyond what is on its way
 LONGEST_HEAD = 2**18  # bytes of a request before its body: some clients put the text into the query string
 LAST_WORDS = 2  # seconds for answers that are on their way to slow readers, when all else is done
 LEAVING = "the server is shutting down"
@@ -288,12 +289,15 @@ def listen(host: str, port: int) -> socket.socket:
     """A socket that is bound; port 0 is any that is free.
 
     It is named a TCP socket in so many words: else asyncio leaves Nagle's algorithm on, and an answer waits for 40 ms.
+    The system takes little more of an answer than can be sent now, so that what is left tells how fast a client reads.
     """
     try:
         family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         with ExitStack() as on_error:
             listener = on_error.enter_context(socket.socket(family, kind, socket.IPPROTO_TCP))
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if hasattr(socket, "TCP_NOTSENT_LOWAT"):
+                listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_BYTES)
             listener.bind(address)
             listener.listen(BACKLOG)
             on_error.pop_all()
