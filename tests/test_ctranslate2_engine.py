@@ -175,7 +175,10 @@ def test_auto_takes_it_on_a_cpu_and_our_own_engine_for_the_rest(tmp_path: Path) 
 def test_auto_takes_our_own_engine_where_an_export_does_not_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = small_model(tmp_path / "model")
     wide, long = small_model(tmp_path / "wide", d_k=12), small_model(tmp_path / "long", data={"max_length": 1000})
-    for models in ([model, model], [wide], [long]):
+    eager = small_model(tmp_path / "eager", data={"max_length": 40})
+    settings = eager / "config.toml"
+    settings.write_text(settings.read_text().replace("alpha = 0.6", "alpha = 1.5"))
+    for models in ([model, model], [wide], [long], [eager]):
         assert isinstance(open_engine(models, "auto", CPU).engine, TorchEngine)
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
     assert isinstance(open_engine([model], "auto", CPU).engine, TorchEngine)

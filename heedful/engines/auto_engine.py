@@ -61,7 +61,7 @@ class AutoEngine:
         return self.torch.score(pairs)
 
     def next_tokens(self, request: Request, count: int) -> list[tuple[int, float]]:
-        """By the engine that translates."""
+        """By CTranslate2."""
         return self.fast.next_tokens(request, count)
 
 
@@ -81,7 +81,7 @@ def open_engine(models: Sequence[Path], name: str, device: torch.device, *, prec
 
 
 def _is_for_ctranslate2(models: Sequence[Path], device: torch.device) -> bool:
-    """On a CPU, if it is installed, for one model that an export can say in full."""
+    """On a CPU, if it is installed, for one model that an export can say in full, and its search find as ours."""
     if device.type != "cpu" or len(models) > 1 or find_spec("ctranslate2") is None:
         return False
     config = load_config(find_model(models[0]).config)
@@ -89,7 +89,8 @@ def _is_for_ctranslate2(models: Sequence[Path], device: torch.device) -> bool:
         refuse_what_cannot_be_said(config.model)
     except ConfigError:
         return False
-    return config.data.max_length + config.decode.max_extra < num_positions(config.model)
+    fits = config.data.max_length + config.decode.max_extra < num_positions(config.model)
+    return fits and config.decode.alpha <= MAX_ALPHA
 
 
 def _open_ctranslate2(models: Sequence[Path], name: str, device: torch.device) -> Opened:
