@@ -14,7 +14,7 @@ from itertools import compress
 
 from heedful.alignment import num_words, word_of_piece
 from heedful.counting import counted
-from heedful.engines import Foresight, Request, SearchOptions
+from heedful.engines import Foresight, Request, SearchOptions, length_limit
 from heedful.errors import ConfigError, DataError
 from heedful.search import Hypothesis
 from heedful.tokenizer import SPACE, Tokenizer
@@ -73,9 +73,10 @@ def alternatives_at(
     request = Request(translation.source_ids[part_number], part.ids[:begin])
     eos = translator.tokenizer.eos_id
     wanted = replace(options or translator.options, n_best=1, sampling=None, token_scores=False)
-    has_room = begin < len(request.source_ids) + wanted.max_extra  # at the limit a translation can only end
+    limit = length_limit(request, wanted, max_positions=translator.config.model.position_limit)
     own = (eos, *part.ids[begin : begin + 1])
-    found = [each for each in _next_tokens(translator, request, own, count) if has_room or each[0] == eos][:count]
+    next_tokens = _next_tokens(translator, request, own, count)
+    found = [each for each in next_tokens if begin < limit or each[0] == eos][:count]  # at the limit it can only end
     requests = [replace(request, prefix_ids=(*request.prefix_ids, token)) for token, _ in found if token != eos]
     finished = iter(list(translator.engine.translate(requests, wanted)))
     result = []

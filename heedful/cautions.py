@@ -138,7 +138,7 @@ def _schedule(config: Config, steps: list[int]) -> list[str]:
             f"train.steps = {train.steps:,} never leaves the warm-up (train.warmup_steps = {train.warmup_steps:,}): "
             f"the learning rate never reaches its peak; train longer or lower train.warmup_steps"
         ]
-    if train.cooldown_steps > (most := train.steps - train.warmup_steps):
+    if train.cooldown_steps > (most := train.steps - train.warmup_steps + 1):
         return [
             f"train.cooldown_steps = {train.cooldown_steps:,} takes the learning rate down before the warm-up is over: "
             f"it never reaches its peak; train longer or lower it, to {most:,} at most"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import sys
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -21,6 +22,7 @@ from heedful.errors import ConfigError
 
 Layer: TypeAlias = dict[str, dict[str, Any]]
 Positive: TypeAlias = Annotated[int, Meta(ge=1, le=10**9)]
+Count: TypeAlias = Annotated[int, Meta(ge=0, le=10**9)]
 Share: TypeAlias = Annotated[float, Meta(ge=0.0, lt=1.0)]
 
 TEXT_FILES = ("source", "target", "valid_source", "valid_target")  # of `data`
@@ -111,6 +113,11 @@ class ModelConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
         )
 
     @property
+    def position_limit(self) -> int:
+        """How many tokens a sentence may have, its eos included: sinusoids have no end."""
+        return self.max_positions if self.positions == "learned" else sys.maxsize
+
+    @property
     def widest_head(self) -> int:
         """The width of one head's queries, keys or values, whichever is wider."""
         return max(self.head_d_k, self.head_d_v)
@@ -131,7 +138,7 @@ class TrainConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     micro_batches: Positive = 1  # parts of a batch; a multiple of the number of processes
     warmup_steps: Positive = 4000
     learning_rate_factor: Annotated[float, Meta(gt=0.0, le=1e6)] = 1.0
-    cooldown_steps: Annotated[int, Meta(ge=0)] = 0  # the last so many steps take the rate down; 0: none
+    cooldown_steps: Count = 0  # the last so many steps take the rate down; 0: none
     label_smoothing: Share = 0.1
     r_drop: Annotated[float, Meta(ge=0.0, le=1e6)] = 0.0  # α of R-Drop: each pair stands twice in a batch; 0: none
     depth_scaled_init: bool = False  # weights of the linears in layer l begin divided by √l, for deep stacks
@@ -141,7 +148,7 @@ class TrainConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     average_last: Positive = 5
     ema_decay: Share = 0.0  # of a moving average of the weights, which then is the model; 0: none
     validate_steps: Positive = 1250
-    patience: Annotated[int, Meta(ge=0)] = 0  # validations without a better loss before the run ends; 0: never
+    patience: Count = 0  # validations without a better loss before the run ends; 0: never
     seed: Annotated[int, Meta(ge=0, lt=2**32)] = 1
     precision: Literal["auto", "fp32", "bf16", "fp64"] = "auto"  # auto: bf16 on CUDA, fp32 elsewhere
 
@@ -168,7 +175,7 @@ class DecodeConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
     beam_size: Positive = 4
     alpha: Annotated[float, Meta(ge=0.0, le=100.0)] = 0.6
-    max_extra: Annotated[int, Meta(ge=0)] = 50  # the output may be longer than the input by so many tokens
+    max_extra: Count = 50  # the output may be longer than the input by so many tokens
 
 
 class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -155,12 +155,14 @@ def _keep_plan(run: Path, made: Plan, say: Callable[[str], None]) -> None:
     for name, (before, after) in made.changed.items():
         say(f"changed since the last start: {name} = {_plain(after)} (was {_plain(before) or 'not set'})")
     if _is_rate_to_rise(run, made):
-        say("the run had begun to cool down: its learning rate rises again, and goes down before the new end")
+        say("the run had begun to cool down: its learning rate rises again")
 
 
 def _is_rate_to_rise(run: Path, made: Plan) -> bool:
-    """Has the run cooled down, for an end that is another now?"""
+    """Has the run cooled down, for an end that is another now, and does it go on?"""
     last, train = max(checkpoint.checkpoint_steps(run), default=1), made.config.train
+    if last >= train.steps:
+        return False
     now = {"steps": train.steps, "cooldown_steps": train.cooldown_steps}
     before = now | {name: made.changed[f"train.{name}"][0] for name in now if f"train.{name}" in made.changed}
     return cooldown(last, **before) < cooldown(last, **now)

@@ -75,12 +75,15 @@ def test_behind_the_last_word_the_end_is_an_alternative(translator: Translator, 
     assert [one.text for one in found if not one.word] == [translation.text]
 
 
-def test_at_the_length_limit_the_end_is_the_only_alternative(translator: Translator) -> None:
-    short = SearchOptions(alpha=9.0, max_extra=0, token_scores=True)  # which prefers the longest
-    (full,) = translator.translate(["it"], options=short)
-    assert len(full.hypotheses[0].parts[0].ids) == len(full.source_ids[0]), "it was cut short by the limit"
-    (end,) = alternatives_at(translator, full, words_of(full), options=short)
-    assert (end.word, end.text) == ("", full.text)
+def test_at_the_length_limit_the_end_is_the_only_alternative(translator: Translator, tmp_path: Path) -> None:
+    few = small_model(tmp_path / "few", positions="learned", max_positions=4, data={"max_length": 3})
+    for each, max_extra in ((translator, 0), (Translator.load(few, device="cpu"), 50)):
+        longest = SearchOptions(alpha=9.0, max_extra=max_extra, token_scores=True)
+        (full,) = each.translate(["it"], options=longest)
+        limit = 3 if max_extra else len(full.source_ids[0])
+        assert len(full.hypotheses[0].parts[0].ids) == limit, "it was cut short"
+        (end,) = alternatives_at(each, full, words_of(full), options=longest)
+        assert (end.word, end.text) == ("", full.text)
 
 
 @pytest.mark.parametrize(

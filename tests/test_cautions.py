@@ -10,6 +10,7 @@ import pytest
 
 from heedful.cautions import cautions, cautions_at_start, cautions_of_new_weights
 from heedful.config import PRESETS, Config, preset, resolve
+from heedful.schedule import cooldown
 from heedful.shards import Counts, Shards, Side
 from heedful.tokenizer import Tokenizer
 from tests.small_models import TEXT
@@ -47,10 +48,11 @@ def test_a_schedule_that_never_leaves_warm_up_is_named(tokenizer: Tokenizer, tmp
 
 def test_a_cooldown_that_begins_before_the_peak_is_named(tokenizer: Tokenizer) -> None:
     schedule = {"steps": 10_000, "warmup_steps": 4000}
-    assert cautions(None, config(**schedule, cooldown_steps=6000), tokenizer, None, None) == []
-    (found,) = cautions(None, config(**schedule, cooldown_steps=6001), tokenizer, None, None)
-    assert "train.cooldown_steps = 6,001" in found
-    assert "to 6,000 at most" in found
+    assert cautions(None, config(**schedule, cooldown_steps=6001), tokenizer, None, None) == []
+    assert cooldown(4000, steps=10_000, cooldown_steps=6001) == 1
+    (found,) = cautions(None, config(**schedule, cooldown_steps=6002), tokenizer, None, None)
+    assert "train.cooldown_steps = 6,002" in found
+    assert "to 6,001 at most" in found
 
 
 def test_patience_that_may_end_a_run_before_it_cools_down_is_named() -> None:

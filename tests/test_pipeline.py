@@ -210,7 +210,10 @@ def test_a_run_that_cooled_down_says_that_its_rate_rises_again(text: Path, tmp_p
     assert not rises(steps=10), "a run that begins"
     assert not rises(steps=20, cooldown_steps=10), "it has not cooled down yet"
     assert not rises(steps=20, cooldown_steps=10, checkpoint_steps=7), "the end is the same"
-    assert rises(steps=30)
+    assert not rises(steps=20, cooldown_steps=0), "it is there"
+    assert not rises(steps=20, cooldown_steps=10)
+    assert rises(steps=30, cooldown_steps=0)
+    assert not rises(steps=32), "it had not cooled down"
 
 
 def test_fewer_steps_than_are_done_are_refused_and_as_many_end_the_run(text: Path, tmp_path: Path) -> None:

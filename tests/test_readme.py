@@ -24,6 +24,18 @@ def blocks(name: str, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", (ROOT / name).read_text(encoding="utf-8"), flags=re.DOTALL)
 
 
+def cells(line: str) -> int:
+    return len(re.findall(r"(?<!\\)\|", line)) - 1
+
+
+@pytest.mark.parametrize("name", [*READMES, *DOCS])
+def test_every_row_of_a_table_has_the_cells_of_its_head(name: str) -> None:
+    text = re.sub(r"```.*?```", "", (ROOT / name).read_text(encoding="utf-8"), flags=re.DOTALL)
+    for table in re.findall(r"(?:^\|.*\n)+", text, flags=re.MULTILINE):
+        head, *rows = table.splitlines()
+        assert [row for row in rows if cells(row) != cells(head)] == []
+
+
 @pytest.mark.parametrize("name", READMES)
 def test_the_python_example_runs(name: str, tmp_path: Path) -> None:
     from heedful.grammar import write_corpus

@@ -93,13 +93,14 @@ class Request:
 
 def length_limit(request: Request, options: SearchOptions, *, max_positions: int) -> int:
     """How many tokens the output may have: its source's and `max_extra` more, as far as the model's positions reach."""
-    limit = min(len(request.source_ids) + options.max_extra, max_positions - 1)  # the eos takes one
+    wanted = len(request.source_ids) + options.max_extra
+    limit = min(wanted, max_positions - 1)  # the eos takes one
     if len(request.prefix_ids) > limit:
+        sizes = f"the source's {len(request.source_ids)} and max_extra = {options.max_extra}"
+        why = sizes if limit == wanted else f"the model has positions for {max_positions}, eos included"
         raise DataError(
             f"a prefix of {counted(len(request.prefix_ids), 'token')} is longer than the output may become "
-            f"({counted(limit, 'token')}: "
-            f"the source's {len(request.source_ids)} and max_extra = {options.max_extra}); shorten the one or "
-            f"raise the other"
+            f"({counted(limit, 'token')}: {why}); shorten the one or raise the other"
         )
     return limit
 

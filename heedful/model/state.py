@@ -14,7 +14,6 @@ Nothing here knows search, text or batches. Shapes as in `model/__init__.py`; C 
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -237,7 +236,7 @@ def _keys_values(part: MultiHeadAttention) -> Tensor:
 
 def max_positions(model: Transformer) -> int:
     """How far the model's positions reach."""
-    return model.config.max_positions if model.config.positions == "learned" else sys.maxsize
+    return model.config.position_limit
 
 
 class Decoder:
