@@ -34,6 +34,7 @@ from torch.nn import functional as F
 from heedful.checkpoint import load_model
 from heedful.config import ModelConfig
 from heedful.device import choose_device
+from heedful.errors import DataError
 from heedful.export.cache import cache_file
 from heedful.grammar import LANGUAGES, Example, built_in_corpus
 from heedful.model.attention import Recorder, recorded_attention
@@ -124,6 +125,10 @@ class Aligner:
         """The alignment of a translated line with its n-th best translation; the parts of a split line in a row."""
         found: list[tuple[int, int]] = []
         source_words = target_words = 0
+        if not translation.hypotheses:  # of a blank line
+            return ()
+        if not 0 <= rank < len(translation.hypotheses):
+            raise DataError(f"no hypothesis {rank}: there are {len(translation.hypotheses)}, counted from 0")
         for source_ids, part in zip(translation.source_ids, translation.hypotheses[rank].parts, strict=True):
             aligned = self.align(source_ids, part.ids)
             found += [(source_words + i, target_words + j) for i, j in aligned]

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from os import PathLike
+from collections.abc import Callable, Iterable, Mapping
+from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from heedful.config import Layer
 from heedful.errors import ConfigError
 from heedful.evaluation import Report
-from heedful.model_evaluation import evaluate_models, keep_on_card
+from heedful.model_evaluation import card_place, evaluate_models, keep_on_card
 from heedful.pipeline import Outcome, run_training
 from heedful.planning import Order
 from heedful.recipe import read_recipe
 from heedful.training import Record
 
-Paths: TypeAlias = str | PathLike[str] | Sequence[str | PathLike[str]]
+Paths: TypeAlias = str | PathLike[str] | Iterable[str | PathLike[str]]
 
 
 def train(
@@ -38,10 +38,13 @@ def train(
 
     `settings` are named as in a recipe: `{"train.steps": 500, "model.dropout": 0.3}`. `on_record` is called with what
     happens (steps, validations, checkpoints), `say` with what the command would tell its user. Nothing is printed.
+    Torch's random numbers and flags are then as they were; another thread that draws such numbers meanwhile changes the
+    weights.
     """
     name, layer = read_recipe(Path(recipe)) if recipe else (None, {})
     files = {"source": source, "target": target, "valid_source": valid_source, "valid_target": valid_target}
-    data: Layer = {"data": {field: _names(paths) for field, paths in files.items() if _names(paths)}}
+    named = {field: _names(paths) for field, paths in files.items()}
+    data: Layer = {"data": {field: names for field, names in named.items() if names}}
     layers = (layer, data, *(_setting(key, value) for key, value in (settings or {}).items()))
     title = Path(recipe).stem if recipe else ""
     order = Order(Path(output), preset or name, layers, Path(from_model) if from_model else None, device, title)
@@ -65,6 +68,7 @@ def evaluate_saved(
 
     `contrast` is a TSV of source, right and wrong target. A card that cannot be written is an error.
     """
+    card_place(Path(model))
     evaluated = evaluate_models(
         [Path(model)],
         Path(source),
@@ -82,7 +86,7 @@ def evaluate_saved(
 
 
 def _names(paths: Paths) -> list[str]:
-    return [str(paths)] if isinstance(paths, str | PathLike) else [str(path) for path in paths]
+    return [fspath(path) for path in ([paths] if isinstance(paths, str | PathLike) else paths)]
 
 
 def _setting(name: str, value: Any) -> Layer:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from os import PathLike
 from pathlib import Path
 from typing import Protocol
 
@@ -118,14 +119,19 @@ def evaluate(
     return _report(hypotheses, references, language)
 
 
-def evaluate_files(hypotheses: Path, references: Sequence[Path], *, language: str = "") -> Report:
+def evaluate_files(
+    hypotheses: str | PathLike[str], references: Iterable[str | PathLike[str]], *, language: str = ""
+) -> Report:
     """Score a file (- is stdin) against one or several; the language is that of the first reference's name."""
+    if isinstance(references, str | PathLike):
+        raise TypeError("evaluate_files takes a list of references; put the path in brackets: [reference]")
+    scored, paths = Path(hypotheses), [Path(reference) for reference in references]
     return evaluate(
-        list(input_lines(hypotheses)),
-        [list(read_lines(path)) for path in references],
-        language=language or next(filter(None, map(language_of, references)), ""),
-        hypotheses_name="<stdin>" if hypotheses == STDIN else str(hypotheses),
-        reference_names=[str(path) for path in references],
+        list(input_lines(scored)),
+        [list(read_lines(path)) for path in paths],
+        language=language or next(filter(None, map(language_of, paths)), ""),
+        hypotheses_name="<stdin>" if scored == STDIN else str(scored),
+        reference_names=[str(path) for path in paths],
     )
 
 

@@ -169,15 +169,20 @@ def contrast_cases(path: Path) -> list[list[str]]:
 # --------------------------------------------------------------------------------------------------------- on the card
 
 
+def card_place(model: Path) -> Path:
+    """The folder of a model's card; a checkpoint has none."""
+    files = find_model(model)
+    if files.weights.parent != files.config.parent:
+        raise CheckpointError(f"{files.weights.parent}: is a checkpoint, and a card belongs to a model folder")
+    return files.config.parent
+
+
 def keep_on_card(model: Path, evaluated: Evaluated) -> Path:
     """Add the scores to the card of a model, and the translations beside it; returns the folder.
 
     A run may have come to other weights while they were scored: those scores belong on no card.
     """
-    files = find_model(model)
-    folder = files.config.parent
-    if files.weights.parent != folder:
-        raise CheckpointError(f"{files.weights.parent}: is a checkpoint, and a card belongs to a model folder")
+    files, folder = find_model(model), card_place(model)
     with holding(folder):
         card = card_of(files) or new_card(files)
         if evaluated.weights_sha256 not in ("", card.weights_sha256):

@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice, repeat, zip_longest
+from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple, Self, TypeVar
 
@@ -27,7 +28,7 @@ from heedful.config import Config
 from heedful.device import choose_device
 from heedful.engines import Engine, Request, SearchOptions, length_limit
 from heedful.engines.auto_engine import ENGINES, open_engine
-from heedful.errors import ConfigError, DataError, DivergedError
+from heedful.errors import ConfigError, DataError, DeviceError, DivergedError
 from heedful.languages import has_spaces
 from heedful.search import Hypothesis
 from heedful.tokenizer import BulkEncoder, Tokenizer
@@ -36,6 +37,7 @@ Item = TypeVar("Item")
 
 FIRST_CHUNK, LAST_CHUNK = 16, 1024  # lines that are encoded together
 FEW_LINES = 16  # fewer are encoded one by one
+_NONE: Any = object()  # where lines, or prefixes, have come to an end before the others
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +147,8 @@ class Translator:
     """Translates text with an engine and the tokenizer of its model; `config` is the model's."""
 
     def __init__(self, engine: Engine, tokenizer: Tokenizer, config: Config) -> None:
-        self.engine, self.tokenizer, self.config = engine, tokenizer, config
+        self._engine, self.tokenizer, self.config = engine, tokenizer, config
+        self._process = os.getpid()
         decode = config.decode
         self.options = SearchOptions(decode.beam_size, decode.alpha, decode.max_extra)
         self.splitter = Splitter(tokenizer, config.data.max_length)
@@ -153,7 +156,9 @@ class Translator:
         self._bulk = BulkEncoder(tokenizer, threads=min(8, os.cpu_count() or 1))
 
     @classmethod
-    def load(cls, *models: str | Path, device: str = "auto", engine: str = "auto", precision: str = "auto") -> Self:
+    def load(
+        cls, *models: str | PathLike[str], device: str = "auto", engine: str = "auto", precision: str = "auto"
+    ) -> Self:
         """From a run folder, a model folder or a checkpoint; several of them translate together, as an ensemble.
 
         In precision "fp32" a translation does not depend on what else is translated, on CUDA neither.
@@ -163,6 +168,16 @@ class Translator:
         where = choose_device("cpu" if device == "auto" and engine == "ctranslate2" else device)
         opened = open_engine([Path(path) for path in models], engine, where, precision=precision)
         return cls(opened.engine, opened.tokenizer, opened.config)
+
+    @property
+    def engine(self) -> Engine:
+        """What computes. Its threads do not live on in a process that was forked from this one, which would wait."""
+        if os.getpid() != self._process and not getattr(self._engine, "outlives_fork", False):
+            raise DeviceError(
+                "this translator was loaded before the process was forked; load one in each process, or start them "
+                'with multiprocessing.get_context("spawn")'
+            )
+        return self._engine
 
     @property
     def source_language(self) -> str:
@@ -190,9 +205,15 @@ class Translator:
         self, lines: Iterable[str], *, options: SearchOptions | None = None, prefixes: Iterable[str] | None = None
     ) -> Iterator[Translation]:
         """The same as a stream. A translation begins with its prefix; that of a split line, in its first part."""
+        if isinstance(lines, str) or isinstance(prefixes, str):
+            raise TypeError("lines, and prefixes, are several texts; put the text in brackets: [text]")
+        return self._stream(lines, options or self.options, prefixes)
+
+    def _stream(
+        self, lines: Iterable[str], options: SearchOptions, prefixes: Iterable[str] | None
+    ) -> Iterator[Translation]:
         pending: deque[_Line] = deque()
         found: list[list[Hypothesis]] = []
-        options = options or self.options
         requests = self._requests(lines, prefixes, pending, options)
         for hypotheses in self.engine.translate(requests, options):
             while not pending[0].parts:  # nothing is to be waited for
@@ -224,10 +245,10 @@ class Translator:
         self, lines: Iterable[str], prefixes: Iterable[str] | None, pending: deque[_Line], options: SearchOptions
     ) -> Iterator[Request]:
         """The parts of all lines, for the engine; a line is put on the list of those that wait for their result."""
-        pairs = zip_longest(lines, prefixes) if prefixes is not None else zip(lines, repeat(""))
+        pairs = zip_longest(lines, prefixes, fillvalue=_NONE) if prefixes is not None else zip(lines, repeat(""))
         read = 0
         for chunk in _chunks(pairs):
-            whole = [(text, prefix) for text, prefix in chunk if text is not None and prefix is not None]
+            whole = [(text, prefix) for text, prefix in chunk if text is not _NONE and prefix is not _NONE]
             for number, line in enumerate(self._encoded(whole), read + 1):
                 pending.append(line)
                 if line.prefix:
@@ -237,11 +258,14 @@ class Translator:
                         yield Request(part.ids)
             read += len(whole)
             if len(whole) < len(chunk):
-                found = ("line", "prefixes") if chunk[-1][0] is None else ("prefix", "lines")
+                found = ("line", "prefixes") if chunk[-1][0] is _NONE else ("prefix", "lines")
                 raise DataError(_uneven(read, *found))
 
     def _encoded(self, chunk: Sequence[tuple[str, str]]) -> list[_Line]:
         """Lines, and prefixes beside them, many at a time: each then takes a fraction of the time."""
+        for text in chain.from_iterable(chunk):
+            if not isinstance(text, str):
+                raise TypeError(f"lines and prefixes are texts; {text!r} is no string")
         sources = [text.rstrip("\r\n") for text, _ in chunk]
         texts = list(map(one_line, sources))
         parts = map(self.splitter.parts, texts, self._ids(texts))

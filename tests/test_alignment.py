@@ -34,6 +34,7 @@ from heedful.alignment import (
 from heedful.attention_map import KINDS, map_of_ids, the_model
 from heedful.checkpoint import load_model
 from heedful.config import ModelConfig
+from heedful.errors import DataError
 from heedful.grammar import built_in_corpus
 from heedful.translation import Translator
 from tests.small_models import TEXT, small_model
@@ -239,3 +240,11 @@ def test_the_parts_of_a_split_line_are_counted_on(model: Path) -> None:
     found = aligner.align_translation(translation)
     assert max(i for i, _ in found) < len(line.split())
     assert {j for _, j in found} == set(range(len(translation.text.split(" "))))
+
+
+def test_a_blank_line_has_no_alignment_and_a_rank_that_is_not_there_is_named(model: Path) -> None:
+    translator, aligner = Translator.load(model, device="cpu", engine="torch"), Aligner.load(model, device="cpu")
+    text, blank = translator.translate([TEXT[0], " "])
+    assert aligner.align_translation(blank) == ()
+    with pytest.raises(DataError, match="no hypothesis 1: there are 1"):
+        aligner.align_translation(text, rank=1)

@@ -117,6 +117,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "translation": {"errors", "config", "languages", "tokenizer", "engines", "search", "checkpoint", "device"},
     "alignment": {
+        "errors",
         "checkpoint",
         "config",
         "device",

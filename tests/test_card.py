@@ -28,7 +28,7 @@ from heedful.checkpoint import find_model, weights_digest
 from heedful.cli import commands
 from heedful.corpus import text_digest
 from heedful.errors import CheckpointError, DataError, HeedfulError
-from heedful.evaluation import Report, evaluate_model
+from heedful.evaluation import Report, evaluate_files, evaluate_model
 from heedful.model_card import new_card
 from heedful.model_evaluation import contrast_cases, evaluate_models, evaluate_translator, keep_on_card
 from heedful.provenance import Machine
@@ -334,6 +334,25 @@ def test_an_evaluation_is_of_the_code_that_it_began_with(
     monkeypatch.setattr(Translator, "translate", moving_on)
     evaluate_saved(small_model(tmp_path / "small"), text / "test.en", text / "test.de", device="cpu")
     assert load_card(tmp_path / "small").evaluations[0].commit == "began-with"
+
+
+def test_a_checkpoint_is_refused_before_anything_is_translated(
+    run: Path, text: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Translator, "translate", lambda *_: pytest.fail("too late"))
+    with pytest.raises(CheckpointError, match="is a checkpoint, and a card belongs to a model folder"):
+        evaluate_saved(next((run / "checkpoints").iterdir()), text / "test.en", text / "test.de", device="cpu")
+
+
+def test_files_are_anything_that_has_a_path(text: Path, tmp_path: Path) -> None:
+    (hypotheses,), (source,) = ([e for e in os.scandir(text) if e.name == name] for name in ("test.de", "test.en"))
+    assert evaluate_files(hypotheses, [hypotheses]).bleu.value == pytest.approx(100)
+    assert evaluate_files(str(text / "test.de"), [str(text / "test.de")]).bleu.value == pytest.approx(100)
+    with pytest.raises(TypeError, match="put the path in brackets"):
+        evaluate_files(hypotheses, hypotheses)  # type: ignore[arg-type]
+    settings = {"train.steps": 1, "train.batch_tokens": 512, "tokenizer.vocab_size": 304, "data.max_length": 60}
+    train(iter([source]), text.glob("test.de"), tmp_path / "run", preset="tiny", settings=settings, device="cpu")
+    assert load_card(tmp_path / "run" / "model").training.seed == 1  # type: ignore[union-attr]
 
 
 def test_a_second_evaluation_takes_the_place_of_the_first_of_its_kind(text: Path, tmp_path: Path) -> None:

@@ -242,6 +242,30 @@ def test_prefixes_and_lines_that_do_not_match_are_counted(translator: Translator
         translator.translate(["one", "two", "three"], prefixes=["a", "b"])
 
 
+def test_a_text_in_the_place_of_several_is_refused(translator: Translator) -> None:
+    for lines, prefixes in (("the road", None), (["the road"], "D")):
+        with pytest.raises(TypeError, match="put the text in brackets"):
+            translator.translate_lines(lines, prefixes=prefixes)
+
+
+@pytest.mark.parametrize(("lines", "prefixes"), [(["a", None], None), (["a", 7], None), (["a", "b"], ["x", None])])
+def test_what_is_no_text_is_named(translator: Translator, lines: list[str], prefixes: list[str] | None) -> None:
+    with pytest.raises(TypeError, match=r"(None|7) is no string"):
+        list(translator.translate_lines(lines, prefixes=prefixes))
+
+
+def test_a_process_that_was_forked_does_not_wait_for_threads_that_are_gone(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(translator, "_process", 0)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    for use in (lambda: translator.translate(["a"]), lambda: list(translator.score([("a", "b")]))):
+        with pytest.raises(DeviceError, match="loaded before the process was forked; load one in each process"):
+            use()
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
+    assert len(translator.translate(["a"])) == 1, "one without threads lives on"
+
+
 def test_a_prefix_beyond_the_limit_is_an_error_of_one_line(translator: Translator) -> None:
     with pytest.raises(DataError, match="line 2: a prefix of") as error:
         translator.translate(["cat", "cat"], prefixes=["the", "the road " * 20])

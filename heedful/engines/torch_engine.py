@@ -173,6 +173,11 @@ class TorchEngine:
         packed: Packed = pack_source(*_joined(sources)).to(self.device)
         return [model.encode(packed) for model in self.models], packed.longest
 
+    @property
+    def outlives_fork(self) -> bool:
+        """Whether a forked process can go on with it: a GPU, and threads, do not live on there."""
+        return self.device.type == "cpu" and torch.get_num_threads() == 1
+
     @cached_property
     def _max_positions(self) -> int:
         return min(map(max_positions, self.models))
