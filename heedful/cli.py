@@ -75,6 +75,12 @@ def _leave_stdout() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+def _say_once(text: str, code: int) -> None:
+    """Of several processes the first one says it."""
+    if note_error(code):
+        say(f"heedful: {text}")
+
+
 def main() -> NoReturn:
     """Run the command; a user's mistake is one line and an exit code, never a traceback.
 
@@ -93,14 +99,12 @@ def main() -> NoReturn:
         say(f"heedful: {error.format_message()}{_where_to_look(error)}")
         code = error.exit_code
     except HeedfulError as error:
-        say(f"heedful: {error}")
         code = 1 if isinstance(error, TrainingError) else 2
-        note_error(code)
+        _say_once(str(error), code)
     except OSError as error:
-        say(f"heedful: {_os_error(error)}")
-        _leave_stdout()
         code = 2
-        note_error(code)
+        _say_once(_os_error(error), code)
+        _leave_stdout()
     except (click.Abort, KeyboardInterrupt):
         code = 130
     sys.exit(code or 0)

@@ -58,6 +58,11 @@ class World:
 def world_from_environment() -> World:
     """What torchrun says of this process; alone if it was not started by torchrun."""
     environment = os.environ
+    if "RANK" not in environment and environment.get("WORLD_SIZE", "1") != "1":
+        raise ConfigError(
+            f"WORLD_SIZE = {environment['WORLD_SIZE']} is set, and RANK is not: torchrun sets both, and --nproc starts "
+            f"it; unset WORLD_SIZE to train in one process"
+        )
     return World(
         rank=int(environment.get("RANK", "0")),
         size=int(environment.get("WORLD_SIZE", "1")),

@@ -19,15 +19,24 @@ ERROR_FILE = "HEEDFUL_ERROR_FILE"  # the environment variable that names where t
 TERM_AT_ONCE: dict[int, float] = {signal.SIGTERM: 0.0}  # what is passed on to a child, after so many seconds
 POLL_SECONDS = 0.2
 MAX_RESTARTS = 3  # after that something is wrong that starting again does not mend
-# torchrun, which would end in a traceback when it has passed a signal on and its workers have left.
-LAUNCHER = """
-import sys
+SHUTDOWN_SECONDS = 120  # for a step and a checkpoint; a worker that waits for a dead one is left so long, too
+# torchrun, which would end in a traceback when it has passed a signal on and its workers have left, or when one of them
+# has said what is wrong.
+LAUNCHER = f"""
+import os, sys
 from torch.distributed.elastic.multiprocessing.api import SignalException
-from torch.distributed.run import main
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+from torch.distributed.run import get_args_parser, main
+if any("--shutdown-timeout" in action.option_strings for action in get_args_parser()._actions):  # older ones lack it
+    sys.argv[1:1] = ["--shutdown-timeout={SHUTDOWN_SECONDS}"]
 try:
     main()
 except SignalException as error:
     sys.exit(128 + error.sigval)
+except ChildFailedError:
+    if not os.path.exists(os.environ["{ERROR_FILE}"]):
+        raise
+    sys.exit(1)
 """
 
 
@@ -101,10 +110,20 @@ def run_torchrun(num_processes: int, arguments: Sequence[str], *, say: Callable[
         return interruption.exit_code if interruption.requested() else known
 
 
-def note_error(code: int) -> None:
-    """Tell `run_torchrun`, if it started this process, that the end was no accident."""
-    if path := os.environ.get(ERROR_FILE):
-        Path(path).write_text(str(code))
+def note_error(code: int) -> bool:
+    """Tell `run_torchrun`, if it started this process, that the end was no accident; false: another one has told it."""
+    try:
+        if path := os.environ.get(ERROR_FILE):
+            with open(path, "x") as file:
+                file.write(str(code))
+    except FileExistsError:
+        return False
+    return True
+
+
+def is_launched() -> bool:
+    """Whether `run_torchrun` started this process, and has prepared the text."""
+    return ERROR_FILE in os.environ
 
 
 def wait_for(

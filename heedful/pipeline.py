@@ -26,7 +26,7 @@ from heedful.device import choose_device, explained_out_of_memory
 from heedful.distributed import World, check_micro_batches, process_group, world_from_environment
 from heedful.errors import CheckpointError
 from heedful.export.cache import keep_cache
-from heedful.interruption import Interrupted, Interruption
+from heedful.interruption import Interrupted, Interruption, is_launched
 from heedful.metrics import run_metrics
 from heedful.model.transformer import Transformer
 from heedful.model_card import card_in, write_start, write_training_card
@@ -50,7 +50,7 @@ from heedful.run_folder import (
 from heedful.schedule import cooldown
 from heedful.shards import Shards, open_shards
 from heedful.tokenizer import Tokenizer
-from heedful.trainer import Progress, Trainer, use_deterministic_algorithms
+from heedful.trainer import Progress, Trainer, deterministic_algorithms
 from heedful.training import EndRecord, Record, Scores, StepRecord, Validate, ValidationRecord, train, validated
 from heedful.validation import make_validate
 
@@ -94,6 +94,7 @@ def run_training(
             stack.enter_context(locked(order.run))
             _clean_up(order.run, made)
         stack.enter_context(process_group(world, device))
+        stack.enter_context(deterministic_algorithms())
         tokenizer, shards, valid = _prepared(order.run, made, world, say_first)
         for warning in warnings(order, made.config, device.type):
             say_first(warning)
@@ -185,8 +186,9 @@ def _prepared(
 ) -> tuple[Tokenizer, Shards, Shards | None]:
     """Tokenizer and shards; the first rank makes them, the others open what it made."""
     if world.is_first:
-        tokenizer = make_tokenizer(run, made, say)
-        make_shards(run, made.config, tokenizer, say)
+        say_text = _say_nothing if is_launched() else say  # whoever launched this has said it
+        tokenizer = make_tokenizer(run, made, say_text)
+        make_shards(run, made.config, tokenizer, say_text)
         _keep_plan(run, made, say)
     world.barrier()
     valid = open_shards(run / VALIDATION_DATA) if made.config.data.valid_source else None
@@ -206,7 +208,6 @@ def _trainer(
     say: Callable[[str], None],
 ) -> Trainer:
     """A trainer at the place where the run stands: its last checkpoint, a model to fine-tune, or new weights."""
-    use_deterministic_algorithms()
     torch.manual_seed(derived_seed(config.train.seed, INITIAL_WEIGHTS))
     model = Transformer(config.model, tokenizer.vocab_size)
     if config.train.depth_scaled_init:

@@ -8,11 +8,11 @@ nothing of text, of where batches come from, or of when to validate and to stop.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 import torch
@@ -167,8 +167,24 @@ def resolved_precision(train: TrainConfig, device: torch.device) -> str:
     return train.precision if train.precision != "auto" else ("bf16" if device.type == "cuda" else "fp32")
 
 
-def use_deterministic_algorithms() -> None:
-    """The same bits from the same run: torch raises an error where it has no deterministic way."""
+@contextmanager
+def deterministic_algorithms() -> Iterator[None]:
+    """The same bits from the same run: torch raises an error where it has no deterministic way.
+
+    Its flags and random numbers are afterwards as they were found: the process may be somebody's notebook.
+    """
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    settings: Any = torch.utils.deterministic
+    is_on, only_warns = (
+        torch.are_deterministic_algorithms_enabled(),
+        torch.is_deterministic_algorithms_warn_only_enabled(),
+    )
+    fills = settings.fill_uninitialized_memory
     torch.use_deterministic_algorithms(True)
-    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+    settings.fill_uninitialized_memory = False
+    try:
+        with torch.random.fork_rng([torch.cuda.current_device()] if torch.cuda.is_initialized() else []):
+            yield
+    finally:
+        torch.use_deterministic_algorithms(is_on, warn_only=only_warns)
+        settings.fill_uninitialized_memory = fills

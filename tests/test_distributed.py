@@ -10,6 +10,7 @@ import torch
 from torch.distributed.distributed_c10d import Backend, BackendConfig
 
 from heedful.distributed import World, backends, world_from_environment
+from heedful.errors import ConfigError
 
 
 @pytest.mark.parametrize(("device", "kinds"), [("cpu", {"cpu"}), ("cuda", {"cpu", "cuda"})])
@@ -24,6 +25,13 @@ def test_without_torchrun_a_process_is_alone(monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.delenv(name, raising=False)
     assert world_from_environment() == World(rank=0, size=1, local_rank=0)
     assert world_from_environment().is_first
+
+
+def test_a_number_of_processes_without_the_own_one_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RANK", raising=False)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(ConfigError, match=r"WORLD_SIZE = 2 is set, and RANK is not.*unset WORLD_SIZE"):
+        world_from_environment()
 
 
 def test_what_a_process_alone_sums_over_ranks_stays_as_it_is() -> None:

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -477,8 +478,22 @@ def test_an_error_that_would_come_again_is_said_and_not_tried_again(text: Path, 
     more = ["--nproc", "2", "--set", "train.micro_batches=4", "--steps", "20"]
     done = subprocess.run(command(run, text, *more), env=ENVIRONMENT, check=False, capture_output=True, text=True)
     assert done.returncode == 2, done.stderr
-    assert "state.json: cannot be read" in done.stderr
+    assert done.stderr.count("state.json: cannot be read") == 1
+    assert done.stderr.count("training text:") == 1
     assert "started again" not in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_torch_is_left_as_it_was_found(text: Path, tmp_path: Path) -> None:
+    def found() -> tuple[bool, bool, bool]:
+        settings: Any = torch.utils.deterministic
+        warns = torch.is_deterministic_algorithms_warn_only_enabled()
+        return torch.are_deterministic_algorithms_enabled(), warns, settings.fill_uninitialized_memory
+
+    before, state = found(), torch.get_rng_state()
+    start(tmp_path / "run", files(text), {"train": {"steps": 5}})
+    assert found() == before == (False, False, True)
+    assert torch.equal(torch.get_rng_state(), state)
 
 
 def wait_until(reached: Callable[[], bool]) -> None:
