@@ -14,7 +14,7 @@ from itertools import compress
 
 from heedful.alignment import num_words, word_of_piece
 from heedful.counting import counted
-from heedful.engines import Foresight, Request, SearchOptions, length_limit
+from heedful.engines import Foresight, Request, SearchOptions
 from heedful.errors import ConfigError, DataError
 from heedful.search import Hypothesis
 from heedful.tokenizer import SPACE, Tokenizer
@@ -73,7 +73,7 @@ def alternatives_at(
     request = Request(translation.source_ids[part_number], part.ids[:begin])
     eos = translator.tokenizer.eos_id
     wanted = replace(options or translator.options, n_best=1, sampling=None, token_scores=False)
-    limit = length_limit(request, wanted, max_positions=translator.config.model.position_limit)
+    limit = min(len(request.source_ids) + wanted.max_extra, translator.config.model.position_limit - 1)
     own = (eos, *part.ids[begin : begin + 1])
     next_tokens = _next_tokens(translator, request, own, count)
     found = [each for each in next_tokens if begin < limit or each[0] == eos][:count]  # at the limit it can only end

@@ -38,8 +38,8 @@ def train(
 
     `settings` are named as in a recipe: `{"train.steps": 500, "model.dropout": 0.3}`. `on_record` is called with what
     happens (steps, validations, checkpoints), `say` with what the command would tell its user. Nothing is printed.
-    Torch's random numbers and flags are then as they were; another thread that draws such numbers meanwhile changes the
-    weights.
+    Torch's flags and the CPU's random numbers are then as they were, a GPU's are not; another thread that draws such
+    numbers meanwhile changes the weights.
     """
     name, layer = read_recipe(Path(recipe)) if recipe else (None, {})
     files = {"source": source, "target": target, "valid_source": valid_source, "valid_target": valid_target}

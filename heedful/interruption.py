@@ -106,7 +106,7 @@ def run_torchrun(num_processes: int, arguments: Sequence[str], *, say: Callable[
             code = wait_for(child, interruption)
             if code == 0 or interruption.requested() or error.exists():
                 break
-        known = int(error.read_text()) if error.exists() else code
+        known = int(error.read_text() or code) if error.exists() else code
         return interruption.exit_code if interruption.requested() else known
 
 
@@ -118,6 +118,8 @@ def note_error(code: int) -> bool:
                 file.write(str(code))
     except FileExistsError:
         return False
+    except OSError:  # a full disk, or a folder that was cleared away: better said twice than not at all
+        return True
     return True
 
 

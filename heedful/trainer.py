@@ -171,7 +171,7 @@ def resolved_precision(train: TrainConfig, device: torch.device) -> str:
 def deterministic_algorithms() -> Iterator[None]:
     """The same bits from the same run: torch raises an error where it has no deterministic way.
 
-    Its flags and random numbers are afterwards as they were found: the process may be somebody's notebook.
+    Its flags and the CPU's random numbers are afterwards as they were found: the process may be somebody's notebook.
     """
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     settings: Any = torch.utils.deterministic
@@ -183,7 +183,7 @@ def deterministic_algorithms() -> Iterator[None]:
     torch.use_deterministic_algorithms(True)
     settings.fill_uninitialized_memory = False
     try:
-        with torch.random.fork_rng([torch.cuda.current_device()] if torch.cuda.is_initialized() else []):
+        with torch.random.fork_rng(devices=[]):
             yield
     finally:
         torch.use_deterministic_algorithms(is_on, warn_only=only_warns)

@@ -84,6 +84,9 @@ def test_at_the_length_limit_the_end_is_the_only_alternative(translator: Transla
         assert len(full.hypotheses[0].parts[0].ids) == limit, "it was cut short"
         (end,) = alternatives_at(each, full, words_of(full), options=longest)
         assert (end.word, end.text) == ("", full.text)
+    (long,) = translator.translate(["it"], options=SearchOptions(alpha=9.0, max_extra=9, token_scores=True))
+    (end,) = alternatives_at(translator, long, words_of(long), options=SearchOptions(max_extra=0))
+    assert end.text == long.text, "a limit that came later does not shorten it"
 
 
 @pytest.mark.parametrize(

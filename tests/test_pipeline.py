@@ -26,7 +26,7 @@ from heedful.checkpoint import checkpoint_steps, find_model, load_config, load_t
 from heedful.config import Config, Layer
 from heedful.errors import CheckpointError, ConfigError, DataError, DeviceError
 from heedful.export.cache import cache_file
-from heedful.interruption import LAUNCHER, Interrupted, Interruption
+from heedful.interruption import ERROR_FILE, LAUNCHER, Interrupted, Interruption, note_error
 from heedful.pipeline import Outcome, interruptible, run_training
 from heedful.planning import Order, plan
 from heedful.training import Record, StepRecord, ValidationRecord
@@ -482,6 +482,15 @@ def test_an_error_that_would_come_again_is_said_and_not_tried_again(text: Path, 
     assert done.stderr.count("training text:") == 1
     assert "started again" not in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_what_is_wrong_is_said_once_and_never_kept_back(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert note_error(2), "a process alone"
+    monkeypatch.setenv(ERROR_FILE, str(tmp_path / "exit-code"))
+    assert [note_error(2), note_error(1)] == [True, False]
+    assert (tmp_path / "exit-code").read_text() == "2"
+    monkeypatch.setenv(ERROR_FILE, str(tmp_path / "gone" / "exit-code"))
+    assert note_error(2), "the folder was cleared away"
 
 
 def test_torch_is_left_as_it_was_found(text: Path, tmp_path: Path) -> None:

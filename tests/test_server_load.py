@@ -24,6 +24,7 @@ import pytest
 
 from heedful.config import resolve
 from heedful.run_folder import append_metrics, cut_metrics
+from heedful.web.connection import Connection
 from heedful.web.limits import Limits
 from heedful.web.queue import BatchQueue, QueueClosedError, QueueFullError, _Job
 from heedful.web.server import create_app
@@ -531,6 +532,13 @@ def test_who_does_not_read_the_answers_is_cut_off() -> None:
         in_loop(lambda: work(address_of(url)))
 
 
+def wait_until(reached: Callable[[], bool]) -> None:
+    until = time.monotonic() + LONG
+    while not reached():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
 def read_slowly(line: socket.socket, seconds: float, pause: float = 0.01) -> int:
     """Two kibibytes at a time, 200 a second; how many came."""
     begin, num_bytes = time.perf_counter(), 0
@@ -562,9 +570,7 @@ def free_after_unread(address: tuple[str, int], num_positions: int) -> float:
         line.sendall(b"GET /api/positions?n=%d&d=256 HTTP/1.1\r\nHost: x\r\n\r\n" % num_positions)
         time.sleep(0.1)
         line.shutdown(socket.SHUT_WR)
-        while asyncio.run(is_refused(address)):
-            assert time.perf_counter() - begin < LONG
-            time.sleep(0.05)
+        wait_until(lambda: not asyncio.run(is_refused(address)))
     return time.perf_counter() - begin
 
 
@@ -575,6 +581,26 @@ def test_who_has_asked_all_and_reads_nothing_is_cut_off() -> None:
             free_after_unread(address_of(url), 60 * n) for n in range(1, 9)
         ]  # the system takes some of them whole
     assert max(seconds) > 0.4, "some of the answer was left"
+
+
+def test_who_has_asked_all_and_reads_all_but_the_rest_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, transports = Connection.connection_made, list[asyncio.Transport]()
+
+    def keep(self: Connection, transport: asyncio.Transport) -> None:
+        transports.append(transport)
+        made(self, transport)
+
+    monkeypatch.setattr(Connection, "connection_made", keep)
+    limits = Limits(answer_seconds=0.4, connections=1)
+    with serving(create_app([shouting(target=TARGET)], limits=limits)) as url, socket.socket() as line:
+        line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2**12)
+        line.connect(address_of(url))
+        line.sendall(b"GET /api/positions?n=1024&d=256 HTTP/1.1\r\nHost: x\r\n\r\n")
+        wait_until(lambda: bool(transports and transports[0].get_write_buffer_size()))
+        line.shutdown(socket.SHUT_WR)
+        while transports[0].get_write_buffer_size() > 2**14:  # below that asyncio writes on
+            line.recv(2**11)
+        wait_until(lambda: not asyncio.run(is_refused(address_of(url))))
 
 
 async def talk(writer: asyncio.StreamWriter) -> None:

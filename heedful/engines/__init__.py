@@ -97,10 +97,10 @@ def length_limit(request: Request, options: SearchOptions, *, max_positions: int
     limit = min(wanted, max_positions - 1)  # the eos takes one
     if len(request.prefix_ids) > limit:
         sizes = f"the source's {len(request.source_ids)} and max_extra = {options.max_extra}"
-        why = sizes if limit == wanted else f"the model has positions for {max_positions}, eos included"
+        why = sizes if limit == wanted else f"there are positions for {max_positions}, eos included"
         raise DataError(
             f"a prefix of {counted(len(request.prefix_ids), 'token')} is longer than the output may become "
-            f"({counted(limit, 'token')}: {why}); shorten the one or raise the other"
+            f"({counted(limit, 'token')}: {why}); shorten it{' or raise max_extra' if limit == wanted else ''}"
         )
     return limit
 

@@ -70,9 +70,11 @@ class Connection(H11Protocol):
         self._outgoing.watch()
 
     def resume_writing(self) -> None:
-        """The client reads."""
+        """The client reads; what is left of the last answer it must read, too."""
         super().resume_writing()
         self._outgoing.stop()
+        if self.transport.is_closing():
+            self._outgoing.watch()
 
     def data_received(self, data: bytes) -> None:
         """Something of a head or of a body."""
