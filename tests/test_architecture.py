@@ -115,7 +115,8 @@ ALLOWED: dict[str, set[str]] = {
         "export",
         "engines",
     },
-    "translation": {"errors", "config", "languages", "tokenizer", "engines", "search", "checkpoint", "device"},
+    "splitting": {"tokenizer"},
+    "translation": {"errors", "config", "languages", "tokenizer", "splitting", "engines", "search", "device"},
     "alignment": {
         "errors",
         "checkpoint",

@@ -21,8 +21,9 @@ from heedful.engines.torch_engine import TorchEngine
 from heedful.errors import CheckpointError, ConfigError, DataError, DeviceError, DivergedError
 from heedful.model.transformer import Transformer
 from heedful.search import Hypothesis
+from heedful.splitting import _END, sentences
 from heedful.tokenizer import Tokenizer
-from heedful.translation import _END, Translator, one_line, sentences
+from heedful.translation import Translator, one_line
 from tests.small_translator import small_translator
 
 TEXT = [

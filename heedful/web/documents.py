@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from heedful.languages import has_spaces
-from heedful.translation import sentences
+from heedful.splitting import sentences
 
 LONGEST_UNIT = 1000  # characters
 
