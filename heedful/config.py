@@ -370,6 +370,15 @@ def to_toml(config: Config) -> str:
     return layer_to_toml(to_layer(config))
 
 
+def all_settings(config: Config) -> str:
+    """The same to be read by people: sizes that follow from others stand there too, behind a #."""
+    layer = to_layer(config)
+    model = layer_to_toml({"model": layer["model"]})
+    sizes = to_layer(msgspec.structs.replace(config, model=config.model.spelled_out))["model"]
+    follow = [f"# {field} = {size}\n" for field, size in sizes.items() if field not in layer["model"]]
+    return to_toml(config).replace(model, model + "".join(follow))
+
+
 def layer_to_toml(layer: Layer) -> str:
     """Settings as TOML, known to this version or not."""
     blocks = []

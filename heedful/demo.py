@@ -6,8 +6,11 @@ pronoun is likelier than the wrong one.
 
 from __future__ import annotations
 
+import sys
+from importlib.util import find_spec
 from pathlib import Path
 from shlex import quote
+from shutil import which
 
 import click
 
@@ -20,6 +23,7 @@ from heedful.model_evaluation import evaluate_translator, keep_on_card
 from heedful.pipeline import Outcome, interruptible, run_training
 from heedful.planning import Order
 from heedful.progress import display, duration
+from heedful.provenance import ROOT
 from heedful.telling import say
 from heedful.translation import Translator
 
@@ -96,6 +100,14 @@ def _next_commands(run: Path, text: Path, source: str, target: str) -> None:
     click.echo(f'  echo "{sentence}" | heedful translate -m {model} --n-best 4')
     click.echo(f"  heedful evaluate -m {model} -s {test} -r {reference}")
     click.echo(f'  heedful attend -m {model} "{sentence}" -o it.html   # which word looked at which')
-    click.echo(f"  heedful serve -m {model}   # the page, and an API; needs: pip install -e '.[serve]'")
+    click.echo(f"  heedful serve -m {model}   # the page, and an API{_still_needed()}")
     click.echo("  heedful train -s YOUR.en -t YOUR.de -o runs/mine --preset small")
-    click.echo("(in this checkout the command is .venv/bin/heedful)")
+    if which("heedful") is None:
+        click.echo(f"(the command is {Path(sys.executable).with_name('heedful')})")
+
+
+def _still_needed() -> str:
+    """What `heedful serve` needs beside this package, where it is not there."""
+    if find_spec("starlette") and find_spec("uvicorn"):
+        return ""
+    return "; needs: pip install " + ("-e '.[serve]'" if (ROOT / "pyproject.toml").is_file() else "'heedful[serve]'")

@@ -2,11 +2,11 @@
 
     python recipes/run.py multi30k-en-de --data data/multi30k [--seeds 1 2 3] [-o runs]
 
-The folder holds train.en, train.de, valid.en, … and the test sets named below, plain or as .gz or .xz. The card of seed
-n is then in runs/RECIPE-n/model/card.json. Of the built-in corpus the pronouns are scored too. A run that was
-interrupted goes on. With --publish the cards are copied to results/ when all are there; one of other weights that lies
-there already gives way with --force alone. Text that is not that of the card in results/ is told before training, and
-its cards are published with --force alone.
+The folder holds train.en, train.de, valid.en, … and the test sets named in TESTS of this file, plain or as .gz or .xz.
+The card of seed n is then in runs/RECIPE-n/model/card.json. Of the built-in corpus the pronouns are scored too. A run
+that was interrupted goes on. With --publish the cards are copied to results/ when all are there; one of other weights
+that lies there already gives way with --force alone. Text that is not that of the card in results/ is told before
+training, and its cards are published with --force alone.
 """
 
 from __future__ import annotations

@@ -15,11 +15,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
 import pytest
 import torch
 
 from heedful import cli
-from heedful.config import resolve
+from heedful.config import Config, resolve
 from heedful.lines import output_file
 from heedful.sizes import num_parameters
 from tests.small_models import TEXT, small_model
@@ -345,6 +346,16 @@ def test_config_prints_toml_that_is_a_recipe(heedful: Run, tmp_path: Path) -> No
     assert tomllib.loads(out)["train"]["seed"] == 9
     (tmp_path / "recipe.toml").write_text(out)
     assert heedful("config", tmp_path / "recipe.toml").out == out
+
+
+def test_config_names_every_setting(heedful: Run) -> None:
+    """Those too that follow from others unless they are set: they stand there as they are, behind a #."""
+    out = heedful("config", "--set", "model.num_encoder_layers=12", "--set", "model.num_layers=3").out
+    for section, fields in msgspec.to_builtins(Config()).items():
+        block = out.partition(f"[{section}]\n")[2].partition("\n[")[0]
+        assert {line.removeprefix("# ").partition(" = ")[0] for line in block.splitlines() if line} == set(fields)
+    assert "\nnum_encoder_layers = 12\n" in out
+    assert "\n# num_decoder_layers = 3\n" in out
 
 
 def test_a_model_has_its_sizes_and_not_a_presets(heedful: Run, model: Path) -> None:

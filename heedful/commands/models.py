@@ -60,12 +60,15 @@ def info(model: Path | None, preset: str | None, settings: tuple[str, ...]) -> N
 @preset_option
 @set_option
 def config(recipe: Path | None, preset: str | None, settings: tuple[str, ...]) -> None:
-    """All settings as TOML: of a preset, a recipe, or both with --set over them."""
-    from heedful.config import DEFAULT_PRESET, resolve, to_toml
+    """All settings as TOML: of a preset, a recipe, or both with --set over them.
+
+    Sizes that follow from others unless they are set stand behind a #.
+    """
+    from heedful.config import DEFAULT_PRESET, all_settings, resolve
     from heedful.config import preset as preset_layer
 
     name, layers = layers_of(recipe, preset, {}, settings)
-    click.echo(to_toml(resolve(preset_layer(name or DEFAULT_PRESET), *layers)), nl=False)
+    click.echo(all_settings(resolve(preset_layer(name or DEFAULT_PRESET), *layers)), nl=False)
 
 
 @click.command(short_help="Average the weights of several checkpoints.")

@@ -1,7 +1,7 @@
 """The engine that CTranslate2 computes: the fastest on a CPU, with an export of the model.
 
 Its beam search is ours: the same hypotheses live and end in every step, but for the last one before the length limit.
-It ranks them by |Y|^α, though, so the W best of those that ended are taken from it and ranked here, by the paper's
+It ranks them by |Y|^(¾α), though, so the W best of those that ended are taken from it and ranked here, by the paper's
 length penalty (§6.1); with α over 1 what is best by ours may not be among them. Where it knows less than we want (the
 probability of a prefix, of an end that the limit forces, of each token) the hypothesis is scored once more, as a given
 target. It draws random numbers in an order of its own, so that samples would depend on the batch: it does not sample

@@ -7,7 +7,7 @@ adjectives, verbs and pronouns to their nouns come with the text. Where a langua
 fixes one translation: a source text never has two targets. Validation and test use combinations of words that training
 never shows (`reserved`).
 
-The corpus knows nothing of tokens, of models or of the paper; only `heedful.errors` is imported.
+The corpus knows nothing of tokens, of models or of the paper; only `heedful.errors` and `heedful.whole` are imported.
 """
 
 from heedful.grammar.corpus import LANGUAGES, WRITERS, BuiltInCorpus, Example, built_in_corpus

@@ -9,6 +9,7 @@
 | `dropout.py` | §5.4 dropout, by torch's generator or by seeds on the device |
 | `transformer.py` | §3 the whole model, for training |
 | `state.py` | the same model one token at a time, for decoding |
+| `prepacked.py` | what it multiplies with on a CPU, packed once |
 | `static_decoder.py` | and once more in fixed shapes, for decoding on CUDA |
 | `kernels/` | the same computations in Triton, for CUDA |
 
