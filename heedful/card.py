@@ -24,7 +24,7 @@ from heedful.errors import CheckpointError, DataError
 from heedful.evaluation import Report
 from heedful.provenance import Machine
 from heedful.run_folder import CONFIG, MODEL
-from heedful.starts import STARTS, Share
+from heedful.starts import STARTS, Base, Share
 from heedful.whole import write_whole
 
 CARD, MARKDOWN, EVALUATIONS = "card.json", "card.md", "evaluations"
@@ -47,7 +47,7 @@ class Corpus(Struct, frozen=True):
     counts: dict[str, int]
 
 
-class Training(Struct, frozen=True, kw_only=True):
+class Training(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How the weights came about. Code, machine and precision are those of the last start; `shares` has all starts."""
 
     date: str
@@ -56,6 +56,7 @@ class Training(Struct, frozen=True, kw_only=True):
     machine: Machine
     precision: str
     shares: tuple[Share, ...] = ()
+    base: Base | None = None  # the model that it was fine-tuned from, whose own training is not counted here
     seed: int
     steps: int
     target_tokens: int

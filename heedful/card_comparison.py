@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import Struct
 
-from heedful.card import Card, Evaluation
-from heedful.card_tables import Rows, Section, codes, machines, show_markdown, show_text
-from heedful.config import Config, Layer, to_layer
+from heedful.card import Card, Evaluation, Training
+from heedful.card_tables import Rows, Section, base, codes, machines, precisions, show_markdown, show_text
+from heedful.config import TEXT_FILES, Config, Layer, to_layer
+from heedful.corpus import uncompressed
 from heedful.evaluation import Report
 from heedful.significance import BLEU, CHRF, Comparison, paired_bootstrap, unpack
 
@@ -79,24 +81,61 @@ def rows_of(cards: Sequence[Card]) -> list[Row]:
 def rows_by_recipe(cards: Sequence[Card]) -> list[Row]:
     """Cards that differ in nothing but the seed make one row, named as its first that was scored.
 
-    Of several cards of one model the fullest counts.
+    Of several cards of one model the fullest counts; of one seed, as runs on two machines are, each has its own row.
     """
     groups: dict[bytes, dict[str, Card]] = {}
     for card in cards:
         group = groups.setdefault(_recipe(card), {})
         same = group.get(card.weights_sha256, card)
         group[card.weights_sha256] = max(same, card, key=lambda each: len(each.evaluations))
-    rows = [tuple(group.values()) for group in groups.values()]
-    return [Row(max(row, key=lambda card: bool(card.evaluations)).name, row) for row in rows]
+    rows = [row for group in groups.values() for row in _one_of_each_seed(group.values())]
+    return [Row(max(row, key=lambda card: bool(card.evaluations)).name, tuple(row)) for row in rows]
+
+
+def _one_of_each_seed(cards: Iterable[Card]) -> list[list[Card]]:
+    rows: list[list[Card]] = []
+    for card in cards:
+        row = next((row for row in rows if _seed(card) not in map(_seed, row)), None)
+        if row is None:
+            rows.append(row := [])
+        row.append(card)
+    return rows
+
+
+def _seed(card: Card) -> int | None:
+    seed: int | None = card.config.get("train", {}).get("seed")
+    return seed
 
 
 def _recipe(card: Card) -> bytes:
-    """What two cards share that differ in the seed alone: settings but train.seed, training text, sizes."""
-    config = _resolved(card)
+    """What two cards share that differ in the seed alone: settings but train.seed, text, sizes, numbers, history."""
+    config, training = _resolved(card), card.training
     config["train"].pop("seed", None)
-    training = card.training
-    digests = [file.sha256 for file in (*training.training.source, *training.training.target)] if training else []
-    return msgspec.json.encode([config, card.vocab_size, digests], order="sorted")
+    if training is None:
+        return msgspec.json.encode([config, card.vocab_size], order="sorted")
+    for name in TEXT_FILES:  # what is in them counts
+        config["data"].pop(name, None)
+    base = training.base and training.base.weights_sha256
+    history = [precisions(training), base, _other_ends(training, config)]
+    return msgspec.json.encode([config, card.vocab_size, _texts(training), history], order="sorted")
+
+
+def _texts(training: Training) -> list[list[str]]:
+    """Each side's text by what is in it; by its name where that is not known."""
+    corpora = [corpus for corpus in (training.training, training.validation) if corpus]
+    sides = [side for corpus in corpora for side in (corpus.source, corpus.target)]
+    return [[file.sha256 or file.name for file in side] for side in sides]
+
+
+def _other_ends(training: Training, config: Layer) -> list[tuple[int, int]]:
+    """The ends for which the run had cooled down before it got the one that it has, as (steps, cooldown_steps)."""
+    found, done = [], 0
+    for share in training.shares:
+        done, end = done + share.steps, (share.planned_steps, share.cooldown_steps)
+        has_cooled = share.cooldown_steps and done > share.planned_steps - share.cooldown_steps
+        if has_cooled and end != (config["train"].get("steps"), config["train"].get("cooldown_steps")):
+            found.append(end)
+    return found
 
 
 def _resolved(card: Card) -> Layer:
@@ -187,12 +226,16 @@ def side_by_side(rows: Sequence[Row], form: Form) -> str:
 
 
 def _notes(tests: Sequence[Block]) -> str:
-    notes = (
-        "± behind a mean: the standard deviation over seeds. p: paired bootstrap against the first row that was "
-        "searched alike, 1,000 draws"
-    )
-    unlike = any(len({line.search for line in block.lines}) > 1 for block in tests)
-    return notes + ("; for others evaluate again, with the same -b, --alpha and --precision" if unlike else "")
+    lines = [line for block in tests for line in block.lines]
+    has_seeds = any(len(line.seeds) > 1 for line in lines)
+    notes = ["± behind a mean: the standard deviation over seeds."] if has_seeds else []
+    if any(line.comparisons for line in lines):
+        notes += ["p: paired bootstrap against the first row that was searched alike, 1,000 draws."]
+    elif notes:
+        notes += ["Without --seeds each card is compared with the first, by paired bootstrap."]
+    if any(len({line.search for line in block.lines}) > 1 for block in tests):
+        notes += ["To compare what was searched otherwise, evaluate again with the same -b, --alpha and --precision."]
+    return " ".join(notes)
 
 
 def _setting_rows(rows: Sequence[Row]) -> Rows:
@@ -207,15 +250,18 @@ def _setting_rows(rows: Sequence[Row]) -> Rows:
 
 
 def _settings(card: Card) -> dict[str, str]:
-    """The settings of a card, and its training text in short."""
+    """The settings of a card, its training text in short, and what it was fine-tuned from."""
+    config, training = _resolved(card), card.training
+    for name in TEXT_FILES:  # packed or not, it is the same text
+        config["data"][name] = [uncompressed(Path(file)).name for file in config["data"].get(name, ())]
     settings = {
         f"{section}.{name}": " ".join(value) if isinstance(value, list) else str(value)
-        for section, fields in _resolved(card).items()
+        for section, fields in config.items()
         for name, value in fields.items()
     }
-    text = card.training.training if card.training else None
-    digests = [(file.sha256 or "?")[:8] for file in (*text.source, *text.target)] if text else []
-    return settings | {"training text, SHA-256": " ".join(digests)}
+    files = (*training.training.source, *training.training.target) if training else ()
+    digests = " ".join((file.sha256 or "?")[:8] for file in files)
+    return settings | {"training text, SHA-256": digests, "fine-tuned from": base(training) if training else ""}
 
 
 def _training_rows(rows: Sequence[Row]) -> Rows:
@@ -237,8 +283,8 @@ def _training_row(row: Row) -> list[str]:
         f"{statistics.fmean(seconds):,.1f}",
         f"{statistics.fmean(speeds):,.0f}",
         f"{statistics.fmean(hours):.3f}" if hours else "",
-        machines(trainings[0]),
-        codes(trainings[0]),
+        "; ".join(dict.fromkeys(map(machines, trainings))),
+        "; ".join(dict.fromkeys(map(codes, trainings))),
     ]
 
 

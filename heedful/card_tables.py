@@ -60,6 +60,7 @@ def _training_facts(training: Training, config: Layer) -> Rows:
     decay = config.get("train", {}).get("ema_decay")
     averaged = f"{len(training.averaged_steps)} checkpoint{several} (step{several} {steps})"
     return [
+        *([["fine-tuned from", base(training)]] if training.base else []),
         ["average of", f"all steps, train.ema_decay = {decay}" if decay else averaged],
         ["seed", str(training.seed)],
         [
@@ -75,6 +76,11 @@ def _training_facts(training: Training, config: Layer) -> Rows:
         ["code", codes(training)],
         ["date", training.date],
     ]
+
+
+def base(training: Training) -> str:
+    """The model that it was fine-tuned from; empty: none."""
+    return f"{training.base.name}, weights {training.base.weights_sha256[:8]}" if training.base else ""
 
 
 def twice(config: Layer) -> str:
@@ -108,12 +114,18 @@ def _all(training: Training, say: Callable[[Training | Share], str]) -> str:
 
 
 def _start_rows(training: Training) -> Rows:
-    rows = [["date", "steps", "target tokens", "s", "precision", "machine", "code"]]
+    rows = [["date", "steps", "of planned", "target tokens", "s", "precision", "machine", "code"]]
     for share in training.shares:
-        figures = [f"{share.steps:,}", f"{share.target_tokens:,}", f"{share.seconds:,.1f}"]
+        figures = [f"{share.steps:,}", _planned(share), f"{share.target_tokens:,}", f"{share.seconds:,.1f}"]
         rows.append([share.date, *figures, share.precision, share.machine.describe(), code(share)])
     unknown = training.steps - sum(share.steps for share in training.shares) if training.shares else 0
-    return [*rows, *([["not known", f"{unknown:,}", "", "", "", "", ""]] if unknown else [])]
+    return [*rows, *([["not known", f"{unknown:,}", "", "", "", "", "", ""]] if unknown else [])]
+
+
+def _planned(share: Share) -> str:
+    """How long the run was to be, by this start: what the learning rate followed, where it cools down."""
+    cooldown = f", the last {share.cooldown_steps:,} cool down" if share.cooldown_steps else ""
+    return f"{share.planned_steps:,}{cooldown}" if share.planned_steps else "not known"
 
 
 def _data_rows(training: Training) -> Rows:

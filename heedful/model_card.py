@@ -31,7 +31,7 @@ from heedful.provenance import machine, now
 from heedful.run_folder import MODEL, TOKENIZER, TRAINING_DATA, VALIDATION_DATA
 from heedful.shards import is_current, open_shards
 from heedful.sizes import num_parameters
-from heedful.starts import Place, Share, Start, begin, read_starts, shares
+from heedful.starts import Base, Place, Share, Start, begin, read_base, read_starts, shares
 from heedful.tokenizer import Tokenizer
 from heedful.trainer import Progress, Trainer
 
@@ -62,6 +62,13 @@ def card_in(folder: Path) -> Card | None:
     return load_card(folder / CARD) if (folder / CARD).is_file() else None
 
 
+def base_at(path: Path) -> Base:
+    """The model there, as the card of one that is fine-tuned from it will name it."""
+    files = find_model(path)
+    card = card_of(files) or new_card(files)
+    return Base(card.name, card.weights_sha256)
+
+
 def write_start(run: Path, name: str, trainer: Trainer, commit: str) -> None:
     """Write down that a run begins, or goes on, here and now: by the code of this commit and for the card."""
     here = machine(trainer.device.type, processes=trainer.world.size)
@@ -76,6 +83,8 @@ def write_start(run: Path, name: str, trainer: Trainer, commit: str) -> None:
             machine=here,
             precision=trainer.precision,
             place=place,
+            planned_steps=trainer.config.train.steps,
+            cooldown_steps=trainer.config.train.cooldown_steps,
         ),
     )
 
@@ -111,6 +120,7 @@ def _training(run: Path, trainer: Trainer, averaged: Sequence[Path], starts: Seq
         machine=last.machine,
         precision=last.precision,
         shares=done,
+        base=read_base(run),
         seed=config.train.seed,
         steps=progress.step,
         target_tokens=progress.target_tokens,

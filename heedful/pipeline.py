@@ -29,7 +29,7 @@ from heedful.export.cache import keep_cache
 from heedful.interruption import Interrupted, Interruption, is_launched
 from heedful.metrics import run_metrics
 from heedful.model.transformer import Transformer
-from heedful.model_card import card_in, write_start, write_training_card
+from heedful.model_card import base_at, card_in, write_start, write_training_card
 from heedful.planning import Order, plan, warnings
 from heedful.preparing import make_shards, make_tokenizer, paths
 from heedful.provenance import commit
@@ -49,6 +49,7 @@ from heedful.run_folder import (
 )
 from heedful.schedule import cooldown
 from heedful.shards import Shards, open_shards
+from heedful.starts import keep_base, read_base
 from heedful.tokenizer import Tokenizer
 from heedful.trainer import Progress, Trainer, deterministic_algorithms
 from heedful.training import EndRecord, Record, Scores, StepRecord, Validate, ValidationRecord, train, validated
@@ -216,8 +217,11 @@ def _trainer(
     if last is None and order.from_model is not None:
         weights = checkpoint.find_model(order.from_model).weights
         checkpoint.load_weights(model, checkpoint.load_tensors(weights), weights)
+        if world.is_first:
+            keep_base(order.run, base_at(order.from_model))
     trainer = Trainer(model, config, device=device, world=world)
     if last is not None:
+        _tell_of_another_base(order, say)
         _resume(trainer, last, say)
     else:
         say(f"training begins: {counted(config.train.steps, 'step')} on {device}")
@@ -228,6 +232,17 @@ def _trainer(
         cut_metrics(order.run, trainer.progress.step)
     world.barrier()
     return trainer
+
+
+def _tell_of_another_base(order: Order, say: Callable[[str], None]) -> None:
+    """A run that goes on reads no model but its own; who names another one may think that it does."""
+    began = read_base(order.run)
+    if order.from_model and (began is None or base_at(order.from_model).weights_sha256 != began.weights_sha256):
+        own = f"{began.name}, weights {began.weights_sha256[:8]}" if began else "weights of its own"
+        say(
+            f"warning: --from {order.from_model} is not read: {order.run} began from {own}, and goes on; to fine-tune "
+            f"that model take a new folder (-o)"
+        )
 
 
 def _resume(trainer: Trainer, last: Path, say: Callable[[str], None]) -> None:

@@ -19,6 +19,7 @@ from heedful.corpus import fingerprint, is_tsv, languages_of, read_pairs, refuse
 from heedful.counting import counted
 from heedful.errors import CheckpointError, ConfigError, DataError
 from heedful.run_folder import MODEL, TOKENIZER, TRAINING_DATA, Plan, has_begun, make_plan
+from heedful.starts import read_base
 from heedful.tokenizer import Tokenizer
 
 TEXT = [f"data.{field}" for field in TEXT_FILES]
@@ -53,6 +54,7 @@ def plan(order: Order) -> Plan:
         refuse_pipe(Path(name))
     _refuse_bad_validation(data)
     _refuse_to_begin_anew(order.run)
+    _refuse_to_forget_the_base(order)
     _refuse_steps_that_are_done(order.run, made)
     return replace(made, config=_with_languages(_with_own_vocabulary(order.run, made)))
 
@@ -123,6 +125,13 @@ def _refuse_to_begin_anew(run: Path) -> None:
             f"{run}: its model is here, but no checkpoint to go on from, and to begin anew would replace it; take a "
             f"new folder (-o), with --from {run} to train that model on"
         )
+
+
+def _refuse_to_forget_the_base(order: Order) -> None:
+    """A run that was killed before it had a checkpoint must be told once more what it begins from."""
+    base = read_base(order.run)
+    if base and order.from_model is None and checkpoint.last_whole(order.run) is None:
+        raise ConfigError(f"{order.run} was to begin from {base.name}, and has no checkpoint yet; name it with --from")
 
 
 def _refuse_steps_that_are_done(run: Path, made: Plan) -> None:

@@ -1,7 +1,8 @@
 """The starts of a run: which code made which part of it, on which machine and in which numbers. It is for the card.
 
 `starts.jsonl` in the run folder has one line a start, with the place where the run stood then. A start takes back those
-that left no checkpoint, as the metrics of their steps are taken back: what they did is done again.
+that left no checkpoint, as the metrics of their steps are taken back: what they did is done again. `base.json` names
+the weights that a fine-tuned run began from.
 """
 
 from __future__ import annotations
@@ -16,7 +17,14 @@ from msgspec import Struct
 from heedful.provenance import Machine
 from heedful.run_folder import write_text
 
-STARTS = "starts.jsonl"
+STARTS, BASE = "starts.jsonl", "base.json"
+
+
+class Base(Struct, frozen=True):
+    """The model that a run was fine-tuned from."""
+
+    name: str
+    weights_sha256: str
 
 
 class Place(Struct, frozen=True):
@@ -37,9 +45,11 @@ class Start(Struct, frozen=True, kw_only=True):
     machine: Machine
     precision: str
     place: Place
+    planned_steps: int = 0  # all that the run was to have; 0: not known
+    cooldown_steps: int = 0  # the last of them
 
 
-class Share(Struct, frozen=True, kw_only=True):
+class Share(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What one start did of a run."""
 
     date: str
@@ -50,12 +60,27 @@ class Share(Struct, frozen=True, kw_only=True):
     steps: int
     target_tokens: int
     seconds: float
+    planned_steps: int = 0
+    cooldown_steps: int = 0
 
 
 def begin(run: Path, start: Start) -> None:
     """Write a start down, in the place of those that came no further than where it begins."""
     before = [each for each in read_starts(run) if each.place.step < start.place.step]
     write_text(run / STARTS, "".join(f"{msgspec.json.encode(each).decode()}\n" for each in (*before, start)))
+
+
+def keep_base(run: Path, base: Base) -> None:
+    """Write down what a run begins from."""
+    write_text(run / BASE, f"{msgspec.json.encode(base).decode()}\n")
+
+
+def read_base(run: Path) -> Base | None:
+    """What the run began from; None: from weights of its own, or it is not known."""
+    try:
+        return msgspec.json.decode((run / BASE).read_bytes(), type=Base)
+    except (FileNotFoundError, msgspec.DecodeError, UnicodeDecodeError):
+        return None
 
 
 def read_starts(run: Path) -> list[Start]:
@@ -83,6 +108,8 @@ def shares(starts: Sequence[Start], end: Place) -> tuple[Share, ...]:
             steps=after.step - here.step,
             target_tokens=after.target_tokens - here.target_tokens,
             seconds=after.seconds - here.seconds,
+            planned_steps=start.planned_steps,
+            cooldown_steps=start.cooldown_steps,
         )
         for start, (here, after) in zip(starts, pairwise(places), strict=True)
         if after.step > here.step

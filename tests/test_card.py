@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,22 +18,22 @@ import msgspec
 import pytest
 import torch
 from click.testing import CliRunner, Result
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
-from heedful import __version__, model_evaluation, provenance
+from heedful import __version__, checkpoint, model_evaluation, provenance
 from heedful.api import evaluate_saved, train
 from heedful.card import Card, holding, load_card, text_file, write_card
 from heedful.card_comparison import rows_by_recipe, rows_of, side_by_side, to_builtins, told_apart
 from heedful.card_tables import to_markdown
-from heedful.checkpoint import find_model, weights_digest
+from heedful.checkpoint import FORMAT, find_model, weights_digest
 from heedful.cli import commands
 from heedful.corpus import text_digest
-from heedful.errors import CheckpointError, DataError, HeedfulError
+from heedful.errors import CheckpointError, ConfigError, DataError, HeedfulError
 from heedful.evaluation import Report, evaluate_files, evaluate_model
 from heedful.model_card import new_card
 from heedful.model_evaluation import contrast_cases, evaluate_models, evaluate_translator, keep_on_card
 from heedful.provenance import Machine
-from heedful.starts import Place, Start, begin, read_starts, shares
+from heedful.starts import Base, Place, Start, begin, read_starts, shares
 from heedful.translation import ScoredPair, Translator
 from tests.small_models import TEXT, small_model
 
@@ -672,12 +673,143 @@ def test_side_by_side_names_the_settings_that_differ_and_no_others(run: Path) ->
 def test_a_card_from_before_a_setting_is_of_the_same_recipe(run: Path) -> None:
     card = load_card(run)
     older = {name: value for name, value in card.config["train"].items() if name != "r_drop"}
-    old = msgspec.structs.replace(card, weights_sha256="older", config=card.config | {"train": older})
+    old = msgspec.structs.replace(card, weights_sha256="older", config=card.config | {"train": older | {"seed": 8}})
     assert len(rows_by_recipe([card, old])) == 1
     assert "train.r_drop" not in side_by_side(rows_of([card, old]), "md")
     newer = card.config | {"train": card.config["train"] | {"r_drop": 5.0}}
     shown = side_by_side(rows_of([old, msgspec.structs.replace(card, config=newer)]), "md")
     assert "| train.r_drop | 0.0 | 5.0 |" in shown
+
+
+def changed(card: Card, seed: int | None = None, **training: Any) -> Card:
+    """A card of other weights, whose training differs in this."""
+    assert card.training is not None
+    config = card.config | {"train": card.config["train"] | ({} if seed is None else {"seed": seed})}
+    weights = f"{card.weights_sha256}{seed}{training}"
+    made = msgspec.structs.replace(card.training, **training)
+    return msgspec.structs.replace(card, config=config, weights_sha256=weights, training=made)
+
+
+def test_one_seed_counts_once_and_of_another_machine_has_a_row_of_its_own(run: Path) -> None:
+    card = load_card(run)
+    cards = [card, changed(card, machine=OTHER_MACHINE), changed(card, 8), changed(card, 9)]
+    assert [[each.config["train"]["seed"] for each in row.cards] for row in rows_by_recipe(cards)] == [[7, 8, 9], [7]]
+
+
+def test_packed_text_is_the_same_text(run: Path) -> None:
+    card = load_card(run)
+    packed = {name: [f"{file}.xz" for file in card.config["data"][name]] for name in ("source", "valid_target")}
+    other = changed(card, 8)
+    other = msgspec.structs.replace(other, config=other.config | {"data": other.config["data"] | packed})
+    assert len(rows_by_recipe([card, other])) == 1
+    assert "Settings that differ" not in side_by_side(rows_of([card, other]), "md")
+
+
+@pytest.mark.parametrize(
+    "difference",
+    [{"precision": "bf16", "shares": ()}, {"base": Base("a model", "abc")}],
+    ids=["other numbers", "fine-tuned"],
+)
+def test_what_differs_in_more_than_the_seed_is_another_row(run: Path, difference: dict[str, Any]) -> None:
+    card = load_card(run)
+    assert len(rows_by_recipe([card, changed(card, 8)])) == 1
+    assert len(rows_by_recipe([card, changed(card, 8, **difference)])) == 2
+
+
+def test_other_text_under_the_same_name_is_another_row(run: Path) -> None:
+    card = load_card(run)
+    assert card.training is not None
+    (file,) = card.training.training.target
+    text = msgspec.structs.replace(card.training.training, target=(msgspec.structs.replace(file, sha256="f" * 64),))
+    assert len(rows_by_recipe([card, changed(card, 8, training=text)])) == 2
+
+
+def test_a_row_of_several_seeds_names_all_their_machines_and_their_code(run: Path) -> None:
+    card = load_card(run)
+    assert card.training is not None
+    cards = [card, changed(card, 8, machine=OTHER_MACHINE, commit="another-one", shares=())]
+    shown = side_by_side(rows_by_recipe(cards), "md")
+    assert f"{card.training.machine.describe()}; {OTHER_MACHINE.describe()} |" in shown
+    assert f"; heedful {__version__}, commit another-one |" in shown
+
+
+def test_a_run_that_had_cooled_down_for_another_end_is_no_seed_of_one_that_had_not(text: Path, tmp_path: Path) -> None:
+    cooled, long = {"train.cooldown_steps": 2}, {"train.steps": 6}
+    whole = load_card(trained(text, tmp_path / "whole", **long, **cooled, **{"train.seed": 2}))
+    trained(text, tmp_path / "on", **cooled)
+    on = load_card(trained(text, tmp_path / "on", **long, **cooled))
+    assert len(rows_by_recipe([whole, on])) == 2
+    assert "| 4, the last 2 cool down |" in (tmp_path / "on" / "model" / "card.md").read_text(encoding="utf-8")
+    trained(text, tmp_path / "later")
+    later = load_card(trained(text, tmp_path / "later", **long, **cooled))
+    assert len(rows_by_recipe([whole, later])) == 1, "it had not cooled down before"
+
+
+def test_side_by_side_says_what_p_is_where_there_is_one(scored: tuple[Path, Path]) -> None:
+    one, two = map(load_card, scored)
+    assert "p: paired bootstrap" in side_by_side(rows_of([one, two]), "text")
+    seeds = side_by_side(rows_by_recipe([card_with(one, 1, 40.0), card_with(one, 2, 41.0)]), "text")
+    assert "p: paired bootstrap" not in seeds
+    assert "Without --seeds each card is compared with the first" in seeds
+
+
+def fine_tuned(
+    model: Path | None, text: Path, run: Path, *, steps: int, say: Callable[[str], None] | None = None
+) -> Path:
+    settings = {name: value for name, value in SETTINGS.items() if not name.startswith("model.")}
+    train(
+        text / "train.en",
+        text / "train.de.gz",
+        run,
+        device="cpu",
+        settings=settings | {"train.steps": steps},
+        from_model=model,
+        say=say,
+    )
+    return run
+
+
+def test_the_card_of_a_fine_tuned_model_names_the_one_it_began_from(run: Path, text: Path, tmp_path: Path) -> None:
+    base = load_card(run)
+    tuned = fine_tuned(run, text, tmp_path / "tuned", steps=2)
+    training = load_card(tuned).training
+    assert training is not None
+    assert training.base == Base(base.name, base.weights_sha256)
+    markdown = (tuned / "model" / "card.md").read_text(encoding="utf-8")
+    assert f"| fine-tuned from | {base.name}, weights {base.weights_sha256[:8]} |" in markdown
+    gone_on = load_card(fine_tuned(None, text, tuned, steps=4)).training
+    assert gone_on is not None
+    assert gone_on.base == training.base, "whoever goes on with the run"
+    assert "| fine-tuned from |" in side_by_side(rows_of([base, load_card(tuned)]), "md")
+
+
+def test_a_run_without_a_checkpoint_is_to_be_told_again_what_it_begins_from(
+    run: Path, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(checkpoint, "save_checkpoint", killed)
+        fine_tuned(run, text, tmp_path / "tuned", steps=2)
+    with pytest.raises(
+        ConfigError, match=r"tuned was to begin from mine, and has no checkpoint yet; name it with --from"
+    ):
+        fine_tuned(None, text, tmp_path / "tuned", steps=2)
+    assert load_card(fine_tuned(run, text, tmp_path / "tuned", steps=2)).training
+
+
+def test_a_run_that_goes_on_says_that_it_does_not_read_another_model(run: Path, text: Path, tmp_path: Path) -> None:
+    said: list[str] = []
+    fine_tuned(run, text, tmp_path / "tuned", steps=2)
+    fine_tuned(run, text, tmp_path / "tuned", steps=3, say=said.append)
+    assert not [line for line in said if "--from" in line]
+    other = tmp_path / "other"
+    shutil.copytree(run / "model", other)
+    weights = load_file(other / "model.safetensors")
+    save_file({name: tensor + 1 for name, tensor in weights.items()}, other / "model.safetensors", FORMAT)
+    fine_tuned(other, text, tmp_path / "tuned", steps=4, say=said.append)
+    assert [line for line in said if line.startswith(f"warning: --from {other} is not read: ")]
 
 
 def test_side_by_side_tells_that_the_training_text_differs(run: Path) -> None:
