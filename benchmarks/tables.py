@@ -77,6 +77,7 @@ class Peer(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     recipe: str  # empty: none of ours answers it
     pair: str
     test: str
+    sha256: str = ""  # of source and references, as cards have it; empty: not known, the name decides
     metric: str
     value: float
     system: str
@@ -170,7 +171,8 @@ def _theirs(peer: Peer) -> str:
 
 def _beside(card: Card, evaluation: Evaluation, peers: Sequence[Peer]) -> list[Peer]:
     key = f"{card.source_language}-{card.target_language}", evaluation.name
-    return [peer for peer in peers if card.name.startswith(peer.data) and (peer.pair, peer.test) == key]
+    alike = [peer for peer in peers if card.name.startswith(peer.data) and (peer.pair, peer.test) == key]
+    return [peer for peer in alike if peer.sha256 in ("", evaluation.sha256)]
 
 
 def _by_test(row: Row) -> list[list[Evaluation]]:
@@ -183,9 +185,8 @@ def _trained(row: Row) -> str:
     if not trainings:
         return ""
     seconds = cell([training.seconds for training in trainings])
-    machine = trainings[0].machine
-    where = machine.gpu or f"{machine.processor}, {machine.cores} cores"
-    return f"{seconds.show(1) if seconds else ''} s; {where}"
+    where = dict.fromkeys(t.machine.gpu or f"{t.machine.processor}, {t.machine.cores} cores" for t in trainings)
+    return f"{seconds.show(1) if seconds else ''} s; {'; '.join(where)}"
 
 
 def _trainings(row: Row) -> list[Training]:
@@ -201,7 +202,8 @@ def document(rows: Sequence[Row], peers: Sequence[Peer]) -> str:
         "# Results",
         "Written by `make tables` from the cards in [results](../results) and the figures of others in "
         "[results/peers.toml](../results/peers.toml); do not edit it. A card says all that a figure depends on, and "
-        "holds no text: `heedful card results/*.json --seeds` compares them, with paired bootstrap. "
+        "holds no text: `heedful card results/*.json --seeds` puts them side by side; without `--seeds` each is "
+        "compared with the first, by paired bootstrap. "
         "[evaluation.md](evaluation.md) says which BLEU is which.",
         "A score of one card stands with its 95 % interval, one of several seeds with their standard deviation.",
     ]
@@ -234,7 +236,7 @@ def _facts(row: Row) -> list[list[str]]:
             f"{first.target_tokens:,}{twice(card.config)}; {speed.mean:,.0f} a second, validation included",
         ],
         ["time", f"{seconds.show(1)} s" + (f"; {hours.show(4)} GPU-hours" if hours else "")],
-        ["machine", machines(first)],
+        ["machine", "; ".join(dict.fromkeys(map(machines, trainings)))],
         ["code", "; ".join(dict.fromkeys(map(codes, trainings)))],
     ]
     if {"kept", "read"} <= first.training.counts.keys():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import tomllib
 from pathlib import Path
 
 import msgspec
@@ -18,6 +19,8 @@ from heedful.significance import packed_counts
 REFERENCES = ["Die Katze saß auf der Matte.", "Der Hund lief in den Wald.", "Das Tier überquerte die Straße nicht."]
 MACHINE = Machine(processor="a processor", cores=2, torch="2", python="3", gpu="a GPU", num_gpus=1)
 DATE, VERSION, COMMIT = "2026-01-01", "0.1.0", "abc1234"
+PEERS = tomllib.loads((tables.RESULTS / "peers.toml").read_text(encoding="utf-8"))["peer"]
+PEER_TESTS = {peer["test"]: peer["sha256"] for peer in PEERS if "sha256" in peer}
 
 
 def evaluation(name: str, hypotheses: list[str], language: str = "de") -> Evaluation:
@@ -26,7 +29,7 @@ def evaluation(name: str, hypotheses: list[str], language: str = "de") -> Evalua
         version=VERSION,
         commit=COMMIT,
         name=name,
-        sha256=name.encode().hex().ljust(64, "0"),
+        sha256=PEER_TESTS.get(name, name.encode().hex().ljust(64, "0")),
         source=TextFile("test.en", 3, "1" * 64),
         references=(TextFile(name, 3, "2" * 64),),
         machine=MACHINE,
@@ -132,6 +135,13 @@ def test_without_cards_the_figures_of_others_are_there_and_ours_are_not_claimed(
     assert files["README.md"].endswith("after\n")
     assert "아직" in files["README.ko.md"]
     assert "There is no card yet." in files["results.md"]
+
+
+def test_figures_of_others_do_not_stand_beside_another_text_of_that_name(root: Path) -> None:
+    scored = evaluation("test_2016_flickr.de", REFERENCES)
+    files = written(root, card(1, msgspec.structs.replace(scored, sha256="5" * 64)))
+    (line,) = [line for line in files["README.md"].splitlines() if "test_2016_flickr" in line]
+    assert "BLEU, lower-cased, tokenised 41.0" not in line
 
 
 def test_a_card_stands_beside_its_peers_under_the_same_metric(root: Path) -> None:
