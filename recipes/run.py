@@ -60,7 +60,7 @@ def known(recipe: str) -> str:
 
 def languages(recipe: str) -> tuple[str, str]:
     """multi30k-en-de → en, de; ko-en → ko, en; built-in-en-de → en, de."""
-    codes = [part for part in recipe.split("-") if len(part) == 2][-2:]
+    codes = [part for part in recipe.split("-") if len(part) == 2 and part.isalpha()][-2:]
     if len(codes) < 2:
         refuse(f"{recipe}: names no two languages; a recipe is called such as mine-en-de")
     return codes[0], codes[1]
@@ -82,8 +82,15 @@ def validation(recipe: str) -> str:
 def contrast(recipe: str, data: Path) -> tuple[str, ...]:
     """The pronouns that `heedful corpus` writes for pairs into German, to be scored as `heedful demo` does."""
     pronouns = data / "pronouns.tsv"
-    is_ours = recipe.startswith("built-in") and languages(recipe)[1] == "de"
-    return ("--contrast", str(pronouns)) if is_ours and pronouns.exists() else ()
+    if not (recipe.startswith("built-in") and languages(recipe)[1] == "de" and pronouns.exists()):
+        return ()
+    from heedful.model_evaluation import contrast_cases  # it brings torch
+
+    try:
+        contrast_cases(pronouns)  # what is wrong with them is said before training
+    except HeedfulError as error:
+        refuse(str(error))
+    return ("--contrast", str(pronouns))
 
 
 def find(folder: Path, name: str) -> str:
@@ -147,14 +154,13 @@ def run(recipe: str, data: Path, output: Path, seed: int, device: str) -> Path:
     files = {"-s": f"train.{source}", "-t": f"train.{target}"}
     files |= {"--valid-source": f"{valid}.{source}", "--valid-target": f"{valid}.{target}"}
     named = [part for flag, name in files.items() for part in (flag, find(data, name))]
-    pairs = [find_test(data, name, recipe) for name in test_sets]
+    pairs, pronouns = [find_test(data, name, recipe) for name in test_sets], contrast(recipe, data)
     warn_of_other_text(recipe, [Path(file) for file in (*named[1::2], *(file for pair in pairs for file in pair))])
     folder = output / f"{recipe}-{seed}"
     how = ("--set", f"train.seed={seed}", "--device", device)
     heedful("train", str(HERE / f"{recipe}.toml"), *named, "-o", str(folder), *how)
     for lines, references in pairs:
-        scored = ("-s", lines, "-r", references, *contrast(recipe, data))
-        heedful("evaluate", "-m", str(folder), *scored, "--device", device)
+        heedful("evaluate", "-m", str(folder), "-s", lines, "-r", references, *pronouns, "--device", device)
     return folder / "model" / "card.json"
 
 

@@ -21,6 +21,7 @@ from recipes import run
 ROOT = Path(__file__).parent.parent
 RECIPES = sorted((ROOT / "recipes").glob("*.toml"))
 RESULTS = sorted((ROOT / "results").glob("*.json"))
+OLDER_THAN_ITS_RECIPE = ("en-ko-1",)  # until the recipe has been run to its end; the README must say so
 FILES = ("source", "target", "valid_source", "valid_target", "source_language", "target_language")
 
 
@@ -73,6 +74,9 @@ def test_every_recipe_can_be_run_from_a_folder_of_data(
 def test_every_result_is_that_of_a_recipe_with_its_settings(path: Path) -> None:
     """But for the seed and the files, which `recipes/run.py` is told; what a card does not name came later."""
     card = load_card(path)
+    if path.stem in OLDER_THAN_ITS_RECIPE:
+        assert f"The card of `{card.name}` is that of its first version" in (ROOT / "README.md").read_text("utf-8")
+        return
     recipe = named_files(load(ROOT / "recipes" / f"{card.name}.toml"))
     assert (card.source_language, card.target_language) == run.languages(card.name)
     recipe["train"]["seed"] = card.config["train"]["seed"]
@@ -87,13 +91,29 @@ def test_what_has_a_contrastive_accuracy_in_the_results_gets_it_again(
     """The pronouns are those of the built-in corpus, whatever else lies in a folder."""
     names = ("train", "valid", *run.tests(recipe))
     for name in (*(f"{name}.{language}" for name in names for language in run.languages(recipe)), "pronouns.tsv"):
-        (tmp_path / name).write_text("a\n", encoding="utf-8")
+        (tmp_path / name).write_text("a\tb\tc\n" if name == "pronouns.tsv" else "a\n", encoding="utf-8")
     asked: list[tuple[str, ...]] = []
     monkeypatch.setattr(run, "heedful", lambda *arguments: asked.append(arguments))
     run.run(recipe, tmp_path, tmp_path / "runs", seed=1, device="cpu")
     for evaluation in load_card(ROOT / "results" / f"{recipe}-1.json").evaluations:
         (arguments,) = [each for each in asked if str(tmp_path / evaluation.name) in each and each[0] == "evaluate"]
         assert (str(tmp_path / "pronouns.tsv") in arguments) == (evaluation.contrast is not None)
+
+
+def test_pronouns_that_are_none_are_refused_before_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("train.en", "train.de", "valid.en", "valid.de", "test.en", "test.de", "pronouns.tsv"):
+        (tmp_path / name).write_text("a\n", encoding="utf-8")
+    monkeypatch.setattr(run, "heedful", lambda *arguments: pytest.fail(f"{arguments} was run"))
+    with pytest.raises(SystemExit) as left:
+        run.run("built-in-en-de", tmp_path, tmp_path / "runs", seed=1, device="cpu")
+    assert left.value.code == 2
+    assert "pronouns.tsv:1: 1 field" in capsys.readouterr().err
+
+
+def test_a_version_in_a_recipes_name_is_no_language() -> None:
+    assert run.languages("multi30k-en-de-v2") == ("en", "de")
 
 
 def test_a_test_set_that_is_not_there_is_missed_before_training(
