@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from threading import Lock
 from typing import Literal, get_args
@@ -53,6 +53,13 @@ class Tokens:
     words: tuple[str, ...]
     word_of_piece: tuple[int, ...]
 
+    def in_pieces_if_one(self) -> Tokens:
+        """The same; where all of it is one word, as in a language without spaces, every piece counts as a word."""
+        if len(self.words) > 2:  # beside a word there is its `<s>` or `</s>`
+            return self
+        words = tuple(piece.lstrip(SPACE) or piece for piece in self.pieces)
+        return replace(self, words=words, word_of_piece=tuple(range(len(words))))
+
 
 @dataclass(frozen=True, slots=True)
 class Residual:
@@ -89,6 +96,11 @@ class AttentionMap:
     def columns(self, kind: Kind) -> Tokens:
         """Those that are looked at."""
         return self.target_in if kind == "decoder" else self.source
+
+    def in_pieces_if_one(self) -> AttentionMap:
+        """The same; a side that is one word stands in its pieces."""
+        source, target, read = (side.in_pieces_if_one() for side in (self.source, self.target, self.target_in))
+        return replace(self, source=source, target=target, target_in=read)
 
     def words(self, kind: Kind) -> Tensor:
         """The weights from word to word: the sum over the pieces looked at, the mean over those that look."""

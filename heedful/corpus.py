@@ -117,6 +117,15 @@ def uncompressed(path: Path) -> Path:
     return path.with_suffix("") if path.suffix.lower() in _COMPRESSED else path
 
 
+def refuse_odd_names(names: Iterable[str]) -> None:
+    """What is no UTF-8 can stand neither in config.toml, nor in the name of a safetensors file, nor on a card."""
+    for name in names:
+        try:
+            name.encode()
+        except UnicodeEncodeError:
+            raise DataError(f"{name!r}: the name is not UTF-8; give it another one") from None
+
+
 def is_tsv(path: Path) -> bool:
     """Does the name say that a file holds both sides?"""
     return uncompressed(path).suffix.lower() == ".tsv"

@@ -10,6 +10,7 @@ import json
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from html import escape
@@ -111,6 +112,7 @@ def _is_from_right(direction: str) -> bool:
 
 def view(found: AttentionMap, kind: Kind, *, layer: int | None = None, head: int | None = None) -> View:
     """The map of one head, or the mean of a layer's; the last layer unless told. Both count from 1."""
+    found = found.in_pieces_if_one()
     weights_LHWW = found.words(kind)
     layer = weights_LHWW.size(0) if layer is None else layer
     check_place(layer, head, *weights_LHWW.shape[:2])
@@ -219,8 +221,8 @@ def _width(text: str) -> float:
 
 
 def _xml(text: str) -> str:
-    """Text for XML, which knows no control characters."""
-    return escape("".join(c if c >= " " or c == "\t" else "\ufffd" for c in text))
+    """Text for XML, which knows no control characters, nor the two that are none."""
+    return escape("".join("\ufffd" if (c < " " and c != "\t") or c in "\ufffe\uffff" else c for c in text))
 
 
 # ----------------------------------------------------------------------------------------------------------------- PNG
@@ -288,7 +290,8 @@ def font_families(text: str) -> list[str]:
         letter = min(missing)
         raise DeviceError(
             f"no font here can write {letter!r} ({unicodedata.name(letter, 'unnamed')}); install Noto Sans CJK "
-            f"(Debian: apt-get install fonts-noto-cjk) and Noto Sans, or write .svg or .html instead of .png"
+            f"(Debian: apt-get install fonts-noto-cjk) or, for other scripts, Noto Sans (fonts-noto-core), or write "
+            f".svg or .html instead of .png"
         )
     return families
 
@@ -300,14 +303,23 @@ def _letters(path: str) -> set[str]:
 
 
 def _system_fonts() -> Sequence[tuple[str, str]]:
-    """Name and file of every font here, those made for many scripts first."""
+    """Name and file of every font here, those made for many scripts first.
+
+    matplotlib remembers which there were when it was first used, and has one of its own that draws boxes.
+    """
     from matplotlib import font_manager
+
+    known = {font.fname for font in font_manager.fontManager.ttflist}
+    for path in sorted(set(font_manager.findSystemFonts()) - known):
+        with suppress(RuntimeError, OSError, ValueError):  # a file that is no font for it
+            font_manager.fontManager.addfont(path)
 
     def rank(font: Any) -> tuple[int, bool, str]:
         plain = font.name.lower().replace(" ", "")
         return _first(i for i, name in enumerate(PREFERRED) if plain.startswith(name)), font.weight != 400, font.name
 
-    return [(font.name, font.fname) for font in sorted(font_manager.fontManager.ttflist, key=rank)]
+    fonts = [font for font in font_manager.fontManager.ttflist if not font.name.startswith("Last Resort")]
+    return [(font.name, font.fname) for font in sorted(fonts, key=rank)]
 
 
 def _first(numbers: Iterable[int]) -> int:

@@ -235,7 +235,10 @@ def _notes(hypotheses: Sequence[str], references: References) -> list[str]:
         if empty := _count(reference, lambda line: not line.strip()):
             notes.append(f"{empty} of {total} lines of reference {number} are empty")
         if composed := _count(reference, lambda line: not unicodedata.is_normalized("NFC", line)):
-            notes.append(f"{composed} of {total} lines of reference {number} are not in NFC, as our output is")
+            notes.append(
+                f"{composed} of {total} lines of reference {number} are not in NFC, as our output is: letters "
+                "that look the same count as errors; bring the file to NFC and score again"
+            )
     if total > MAX_RESAMPLED_LINES:
         notes.append(f"no intervals: {total} lines are more than the {MAX_RESAMPLED_LINES} that fit in memory")
     return notes

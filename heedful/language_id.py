@@ -83,13 +83,18 @@ def fit(samples: Mapping[str, Iterable[str]]) -> LanguageModel:
     for language, lines in samples.items():
         for line in islice(lines, SAMPLED):
             counts[language].update(_ngrams(line))
-    kept = {language: dict(count.most_common(KEPT)) for language, count in counts.items() if count}
+    kept = {language: _kept(count) for language, count in counts.items() if count}
     totals = {language: counts[language].total() + RARE for language in kept}
     log_probs = {
         language: {gram: _log_prob(count, totals[language]) for gram, count in grams.items()}
         for language, grams in kept.items()
     }
     return LanguageModel(log_probs, {language: _log_prob(RARE, totals[language]) for language in kept})
+
+
+def _kept(count: Counter[str]) -> dict[str, int]:
+    """The most frequent n-grams, and every letter: a script such as Chinese has thousands of them."""
+    return dict(count.most_common(KEPT)) | {gram: number for gram, number in count.items() if len(gram) == 1}
 
 
 def _log_prob(count: float, total: float) -> float:

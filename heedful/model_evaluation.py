@@ -17,10 +17,11 @@ from heedful import __version__
 from heedful.card import Evaluation, holding, identify, text_file, write_card, write_translations
 from heedful.card_tables import to_markdown
 from heedful.checkpoint import find_model, weights_digest
-from heedful.corpus import read_lines, refuse_pipe
+from heedful.corpus import read_lines, refuse_odd_names, refuse_pipe
 from heedful.counting import counted
 from heedful.errors import CheckpointError, DataError
 from heedful.evaluation import Perplexity, contrastive_accuracy, evaluate_model, perplexities
+from heedful.languages import has_spaces
 from heedful.model_card import card_of, new_card
 from heedful.provenance import commit, machine, now
 from heedful.scores import MAX_RESAMPLED_LINES
@@ -90,6 +91,7 @@ def evaluate_translator(
     """
     for path in (source, *references, *([contrast] if contrast else [])):
         refuse_pipe(path)
+        refuse_odd_names([path.name])
     source_file, reference_files = text_file(source), tuple(map(text_file, references))
     contrast_file = text_file(contrast) if contrast else None
     code, computing = commit(), translator.engine.computing(translator.options)
@@ -139,7 +141,8 @@ def reference_perplexity(translator: Translator, lines: Sequence[str], targets: 
     total, pieces = 0.0, 0
     for scored in translator.score(zip(lines, targets, strict=True)):
         total, pieces = total - scored.log_prob, pieces + len(scored.pieces)
-    found = perplexities(total, pieces, sum(len(target.split()) for target in targets))
+    words = [sum(len(target.split()) for target in targets)] if has_spaces(translator.target_language) else []
+    found = perplexities(total, pieces, *words)
     if found.per_word is not None and not math.isfinite(found.per_word):
         found = perplexities(total, pieces)
     return found if math.isfinite(found.per_piece) else None

@@ -15,7 +15,7 @@ import msgspec
 from heedful import checkpoint
 from heedful.cautions import cautions_at_start, cautions_of_new_weights
 from heedful.config import TEXT_FILES, Config, DataConfig, Layer, differences, to_layer
-from heedful.corpus import fingerprint, is_tsv, languages_of, read_pairs, refuse_pipe
+from heedful.corpus import fingerprint, is_tsv, languages_of, read_pairs, refuse_odd_names, refuse_pipe
 from heedful.counting import counted
 from heedful.errors import CheckpointError, ConfigError, DataError
 from heedful.run_folder import MODEL, TOKENIZER, TRAINING_DATA, Plan, has_begun, make_plan
@@ -44,7 +44,7 @@ def plan(order: Order) -> Plan:
     if order.from_model:
         _refuse_other_sizes(order.from_model, made.config)
     data = made.config.data
-    _refuse_odd_names([str(order.run), *_files(data)])
+    refuse_odd_names([str(order.run), *_files(data)])
     if not data.source:
         raise ConfigError("data.source names no file; give the training text with -s SOURCE -t TARGET")
     _refuse_unpaired("", data.source, data.target)
@@ -75,15 +75,6 @@ def warnings(order: Order, config: Config, device: str) -> list[str]:
         return []
     of_weights = [] if order.from_model else cautions_of_new_weights(config)
     return [f"warning: {caution}" for caution in (*cautions_at_start(config, device), *of_weights)]
-
-
-def _refuse_odd_names(names: Sequence[str]) -> None:
-    """What is no UTF-8 can stand neither in config.toml nor in the name of a safetensors file."""
-    for name in names:
-        try:
-            name.encode()
-        except UnicodeEncodeError:
-            raise DataError(f"{name!r}: the name is not UTF-8; give it another one") from None
 
 
 def _refuse_unpaired(part: str, source: Sequence[str], target: Sequence[str]) -> None:

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 from sacrebleu.metrics import BLEU, CHRF, TER
 
-from heedful.languages import base_language
+from heedful.languages import are_side_by_side, base_language
 
 References: TypeAlias = Sequence[Sequence[str]]  # the lines of the first reference, of the second, …
 
@@ -25,7 +25,6 @@ NUM_RESAMPLES = 1000
 MAX_RESAMPLED_LINES = 10_000
 
 NO_SPACES = {"th": "Thai", "lo": "Lao", "km": "Khmer", "my": "Burmese"}
-IDEOGRAPHIC = ("zh", "yue", "ja")
 # How Unicode's names of the letters begin, of the languages that 13a does not suit; Japanese has Chinese ones too.
 LETTERS = {
     "ko": ("HANGUL",),
@@ -130,7 +129,7 @@ def chrf(hypotheses: Sequence[str], references: References, *, num_resamples: in
 
 def ter(hypotheses: Sequence[str], references: References, *, language: str = "", num_resamples: int = 0) -> Score:
     """Translation edit rate, lower is better; Chinese and Japanese are counted by character."""
-    by_character = base_language(language) in IDEOGRAPHIC
+    by_character = are_side_by_side(language)
     return _score(_Ter(normalized=by_character, asian_support=by_character), hypotheses, references, num_resamples)
 
 

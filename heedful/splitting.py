@@ -11,11 +11,14 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import NamedTuple
 
+from heedful.languages import has_spaces
 from heedful.tokenizer import Tokenizer
 
-# What may end a sentence, with the quotes and brackets that close behind it: a full stop before a space, or its East
-# Asian brothers before anything. A run of marks is looked at from its first one only: no other could end elsewhere.
-_END = re.compile(r"""(?<![.!?…])[.!?…]+["'”’»“)\]]*(?=\s)|[。｡！？]+["”’」』）]*""")
+# What may end a sentence, with the quotes and brackets that close behind it: a full stop before a space (or that of
+# Arabic, Urdu, Hindi, Armenian, Amharic), or its East Asian, Khmer and Burmese brothers before anything. A run of marks
+# is looked at from its first one only: no other could end elsewhere.
+_STOPS = ".!?…؟۔।॥։።"
+_END = re.compile(rf"""(?<![{_STOPS}])[{_STOPS}]+["'”’»“)\]]*(?=\s)|[。｡！？។။]+["”’」』）]*""")
 _WORD_BEFORE_STOP = re.compile(r"(\w+)\.$")
 # A full stop behind these is no end, as far as one can tell (English and German).
 _ABBREVIATIONS = re.compile(
@@ -33,8 +36,9 @@ class Part(NamedTuple):
 class Splitter:
     """Splits what is too long for a model: into sentences; a sentence into halves, and these into halves again."""
 
-    def __init__(self, tokenizer: Tokenizer, max_length: int) -> None:
+    def __init__(self, tokenizer: Tokenizer, max_length: int, language: str = "") -> None:
         self.tokenizer, self.max_length = tokenizer, max_length
+        self.has_spaces = has_spaces(language)
 
     def parts(self, text: str, ids: list[int]) -> tuple[Part, ...]:
         """A text, whose ids these are, as the model gets it: in one part if it is not too long; in none if blank."""
@@ -49,9 +53,11 @@ class Splitter:
         if len(ids) <= self.max_length or len(text) < 2:
             yield from [Part(ids, glue)] if ids else []
             return
-        cut = _nearest_space(text)
-        left, right = text[: cut or len(text) // 2], text[cut or len(text) // 2 :]
-        inner = " " if cut or unicodedata.east_asian_width(right[0]) in "FW" else ""
+        space = _nearest_space(text)
+        cut = space or _middle(text)
+        left, right = text[:cut], text[cut:]
+        is_between_words = space or not self.has_spaces or unicodedata.east_asian_width(right[0]) in "FW"
+        inner = " " if is_between_words else ""
         yield from self._halves(left.strip(), glue)
         yield from self._halves(right.strip(), inner)
 
@@ -74,6 +80,12 @@ def _is_end(text: str, match: re.Match[str]) -> bool:
     initial = len(word) == 1 and word != word.upper()
     ordinal = len(word) <= 2 and word.isdecimal()
     return not (initial or ordinal or _ABBREVIATIONS.fullmatch(word))
+
+
+def _middle(text: str) -> int:
+    """The middle, but not before an accent, or a vowel that is written upon its letter."""
+    places = range(len(text) // 2, len(text))
+    return next((place for place in places if not unicodedata.category(text[place]).startswith("M")), len(text) // 2)
 
 
 def _nearest_space(text: str) -> int:

@@ -27,7 +27,7 @@ from heedful.device import choose_device
 from heedful.engines import Engine, Request, SearchOptions, length_limit
 from heedful.engines.auto_engine import ENGINES, open_engine
 from heedful.errors import ConfigError, DataError, DeviceError, DivergedError
-from heedful.languages import has_spaces
+from heedful.languages import are_side_by_side
 from heedful.search import Hypothesis
 from heedful.splitting import Part, Splitter
 from heedful.tokenizer import BulkEncoder, Tokenizer
@@ -143,8 +143,8 @@ class Translator:
         self._process = os.getpid()
         decode = config.decode
         self.options = SearchOptions(decode.beam_size, decode.alpha, decode.max_extra)
-        self.splitter = Splitter(tokenizer, config.data.max_length)
-        self._has_spaces = has_spaces(self.target_language)
+        self.splitter = Splitter(tokenizer, config.data.max_length, config.data.source_language)
+        self._is_side_by_side = are_side_by_side(self.target_language)
         self._bulk = BulkEncoder(tokenizer, threads=min(8, os.cpu_count() or 1))
 
     @classmethod
@@ -292,7 +292,7 @@ class Translator:
     def joined(self, parts: Sequence[Sequence[int]], glues: Sequence[str]) -> str:
         """The text of a line whose parts were translated into these ids."""
         texts = [one_line(self.tokenizer.decode(ids)) for ids in parts]
-        if not self._has_spaces:
+        if self._is_side_by_side:
             return "".join(texts)
         if len(texts) == 1:
             return texts[0].strip()

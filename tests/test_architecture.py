@@ -115,7 +115,7 @@ ALLOWED: dict[str, set[str]] = {
         "export",
         "engines",
     },
-    "splitting": {"tokenizer"},
+    "splitting": {"languages", "tokenizer"},
     "translation": {"errors", "config", "languages", "tokenizer", "splitting", "engines", "search", "device"},
     "alignment": {
         "errors",

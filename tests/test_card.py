@@ -250,6 +250,26 @@ def test_a_start_that_left_no_checkpoint_is_taken_back(tmp_path: Path) -> None:
 # ---------------------------------------------------------------------------------------------------- after evaluating
 
 
+def test_a_name_that_no_card_can_hold_is_refused_before_anything_is_translated(text: Path, tmp_path: Path) -> None:
+    odd = tmp_path / os.fsdecode(b"caf\xe9.en")
+    try:
+        shutil.copy(text / "test.en", odd)
+    except OSError:
+        pytest.skip("no such name on this disk")
+    model = small_model(tmp_path / "model")
+    with pytest.raises(DataError, match=r"the name is not UTF-8; give it another one"):
+        evaluate_models([model], odd, [text / "test.de"], device="cpu")
+
+
+def test_a_language_without_spaces_has_no_perplexity_of_words(text: Path, tmp_path: Path) -> None:
+    chinese = small_model(tmp_path / "zh", data={"target_language": "zho_Hans"})
+    for model, has_one in ((chinese, False), (small_model(tmp_path / "de"), True)):
+        evaluated = evaluate_models([model], text / "test.en", [text / "test.de"], device="cpu")
+        perplexity = evaluated.evaluation.report.perplexity
+        assert perplexity is not None
+        assert (perplexity.per_word is not None) == has_one
+
+
 def test_a_test_set_from_a_pipe_is_refused_as_the_card_could_not_say_what_it_was(text: Path, tmp_path: Path) -> None:
     model = small_model(tmp_path / "small")
     os.mkfifo(tmp_path / "pipe.de")

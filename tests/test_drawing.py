@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -15,6 +16,9 @@ from heedful.attention_map import KINDS, AttentionMap, attention_map
 from heedful.cli import commands
 from heedful.drawing import STATIC, View, bundle, html, png, svg, view
 from heedful.errors import ConfigError, DeviceError, HeedfulError
+from heedful.tokenizer import SPACE
+from heedful.translation import Translator
+from tests.small_models import small_model
 from tests.small_translator import TEXT, save_translator, small_translator
 
 KOREAN = "동물은 너무 피곤해서 도로를 건너지 않았다."
@@ -103,6 +107,26 @@ def test_svg_is_well_formed_whatever_the_words() -> None:
     assert float(root.attrib["width"]) > 300
 
 
+def test_svg_is_well_formed_with_what_is_no_character() -> None:
+    drawn = ElementTree.fromstring(svg(View("a view", ("\ufffea", "b"), ("\uffff", "\x01"), ((1.0, 0.0),) * 2)))
+    assert "\ufffda" in [node.text for node in drawn.iter("{http://www.w3.org/2000/svg}text")]
+
+
+def test_a_sentence_without_spaces_is_drawn_in_its_pieces(tmp_path: Path) -> None:
+    text = ["今天老师喜欢书", "the teacher loves books"]
+    languages = {"source_language": "zh", "target_language": "en"}
+    translator = Translator.load(small_model(tmp_path / "zh", text=text, data=languages), device="cpu")
+    found = attention_map(translator, "老师喜欢今天", "the teacher")
+    assert found.source.words[-1] == "</s>"
+    assert len(found.source.words) == 2
+    shown = view(found, "cross")
+    assert "".join(shown.columns).lstrip(SPACE) == "老师喜欢今天</s>"
+    assert len(shown.columns) == len(found.source.pieces) > 3
+    assert shown.rows == found.target.words
+    assert all(sum(share or 0 for share in row) == pytest.approx(1, abs=1e-4) for row in shown.shares)
+    assert view(found, "encoder").rows == shown.columns
+
+
 HEBREW = ("החיה", "חצתה", "(הכביש).", "</s>")
 
 
@@ -138,6 +162,21 @@ def test_png_has_a_glyph_for_every_letter(tmp_path: Path) -> None:
         pytest.skip(f"NO KOREAN FONT: {error}")
     png(shown((*KOREAN.split(), "Straße", "a$b$", "שלום")), tmp_path / "a.png")
     assert (tmp_path / "a.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_a_font_that_draws_boxes_is_none_and_a_new_one_is_found(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    font_manager = pytest.importorskip("matplotlib.font_manager")
+    new = tmp_path / "new.ttf"
+    shutil.copy(font_manager.findfont("DejaVu Serif"), new)
+    monkeypatch.setattr(font_manager.fontManager, "ttflist", list(font_manager.fontManager.ttflist))
+    monkeypatch.setattr(font_manager, "findSystemFonts", lambda: [str(new), str(tmp_path / "no-font.ttf")])
+    found = drawing._system_fonts()
+    assert str(new) in [path for _, path in found]
+    assert not [name for name, _ in found if name.startswith("Last Resort")]
+    with pytest.raises(DeviceError, match="no font here can write"):
+        drawing.font_families("\U000f1234")
 
 
 def test_without_a_font_one_line_names_one_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -349,7 +349,8 @@ def test_empty_and_decomposed_lines_are_noted() -> None:
     assert report.notes == (
         "1 of 2 hypotheses are empty",
         "1 of 2 lines of reference 2 are empty",
-        "1 of 2 lines of reference 2 are not in NFC, as our output is",
+        "1 of 2 lines of reference 2 are not in NFC, as our output is: letters that look the same count as errors; "
+        "bring the file to NFC and score again",
     )
     assert evaluate(GERMAN, [GERMAN]).notes == ()
 

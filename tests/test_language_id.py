@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from heedful.errors import CheckpointError
 from heedful.grammar import write_corpus
-from heedful.language_id import FILE, LanguageModel, fit, load, merge
+from heedful.language_id import FILE, KEPT, LanguageModel, fit, load, merge
 
 SAMPLES = {
     "en": [
@@ -37,6 +37,12 @@ def test_it_knows_what_it_was_fitted_on(model: LanguageModel) -> None:
 @pytest.mark.parametrize(("text", "language"), [("the house", "en"), ("집", "ko"), ("Straße", "de")])
 def test_it_knows_other_text(model: LanguageModel, text: str, language: str) -> None:
     assert model.detect(text)[0][0] == language
+
+
+def test_it_knows_every_letter_of_a_script_of_thousands() -> None:
+    letters = [chr(code) for code in range(0x4E00, 0x4E00 + 3 * KEPT)]
+    model = fit(SAMPLES | {"zh": letters * 2 + ["年"]})
+    assert all(model.detect(letter)[0][0] == "zh" for letter in [*letters, "年"])
 
 
 def test_it_is_surer_of_a_sentence_than_of_a_word(model: LanguageModel) -> None:

@@ -55,6 +55,7 @@ def test_a_text_is_split_into_sentences(text: str, units: tuple[str, ...]) -> No
 def test_sentences_that_stood_side_by_side_get_a_space_where_the_language_has_them() -> None:
     document = Document.of("你好。再见。\n好。")
     assert document.join(["Hello.", "Bye.", "Good."], "en") == "Hello. Bye.\nGood."
+    assert document.join(["Hello.", "Bye.", "Good."], "th") == "Hello. Bye.\nGood."
     assert document.join(["Hello.", "Bye.", "Good."], "ja") == "Hello.Bye.\nGood."
 
 

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from html import escape
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -20,10 +21,11 @@ from heedful import language_id
 from heedful.alignment import Aligner
 from heedful.config import resolve
 from heedful.translation import Translator
-from heedful.web import inside
+from heedful.web import deepl, inside
 from heedful.web.incoming import Parameters
 from heedful.web.limits import Limits, RateLimit, RefusalError
 from heedful.web.server import PATHS, create_app
+from heedful.web.service import Service
 from tests.served import TOKENIZER, serving, shouting
 from tests.test_checkpoint import run_with_model
 
@@ -238,6 +240,12 @@ def test_deepl_translates_lists(client: TestClient) -> None:
     ]
     for way in ({"json": body}, {"data": body}):
         assert client.post("/v2/translate", **way).json() == {"translations": expected}  # type: ignore[arg-type]
+
+
+def test_deepls_codes_find_a_model_of_that_very_variant() -> None:
+    service = cast(Service, SimpleNamespace(languages=("pt_BR", "zh_Hans", "en")))
+    codes = [deepl._code(service, code) for code in ("PT-BR", "pt_br", "ZH-HANS", "EN-US")]
+    assert codes == ["pt_BR", "pt_BR", "zh_Hans", "en"]
 
 
 def test_deepl_takes_variants_and_guesses_the_source(client: TestClient) -> None:

@@ -39,4 +39,4 @@ def export(model: Path, form: str, output: Path, quantize: str | None) -> None:
         write_huggingface(loaded, output)
     else:
         write_ctranslate2(loaded, output, quantize=quantize or "float32")
-    say(f"the model is in {output}, for {form}")
+    say(f"the model is in {output}, for {form}; its text is to be in NFC (unicodedata.normalize)")

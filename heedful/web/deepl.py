@@ -38,8 +38,8 @@ async def translate(request: Request) -> Response:
 
 def _code(service: Service, language: str) -> str:
     """EN-US → en, unless a model is of that very variant."""
-    known = {code.lower(): code for code in (*service.languages, AUTO)}
-    language = language.lower()
+    known = {code.lower().replace("_", "-"): code for code in (*service.languages, AUTO)}
+    language = language.lower().replace("_", "-")
     return known.get(language) or known.get(language.partition("-")[0]) or language
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from heedful.languages import has_spaces
+from heedful.languages import are_side_by_side
 from heedful.splitting import sentences
 
 LONGEST_UNIT = 1000  # characters
@@ -52,7 +52,7 @@ class Document:
         Where the source sets sentences side by side (as Chinese does) and the target's language does not, a space comes
         between them.
         """
-        between = " " if has_spaces(language) else ""
+        between = "" if are_side_by_side(language) else " "
         first, *spaces = self.spaces
         last = len(spaces) - 1
         pairs = zip(translations, [space or between * (n < last) for n, space in enumerate(spaces)], strict=True)

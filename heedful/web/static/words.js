@@ -17,6 +17,11 @@ function sureness(best, word) {
   return Math.min(...best.tokens.filter((_, i) => best.word_of_piece[i] === word).map((token) => token.p));
 }
 
+/** A word without letters, such as a number and its full stop, runs as the line does. */
+function direction(word) {
+  return /\p{L}/u.test(word) ? "auto" : null;
+}
+
 /** A word of the translation: click it to see what else could stand there. */
 export function targetWord(best, word, i, decodeFrom) {
   const sure = sureness(best, i);
@@ -30,7 +35,7 @@ export function targetWord(best, word, i, decodeFrom) {
     {
       type: "button",
       class: sure < UNSURE ? "word unsure" : "word",
-      dir: "auto",
+      dir: direction(word),
       "data-t": i,
       "aria-label": `${word}, ${Math.round(100 * sure)} %`,
       style: { "--doubt": `${(1.5 + 2 * (1 - sure)).toFixed(1)}px` },
@@ -49,7 +54,7 @@ export function sourceWord(word, i) {
     {
       type: "button",
       class: "word",
-      dir: "auto",
+      dir: direction(word),
       "data-s": i,
       onclick: () => set({ s: get().s === i ? -1 : i }),
       ...previews("s", i),
