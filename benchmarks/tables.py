@@ -230,14 +230,14 @@ def _facts(row: Row) -> list[list[str]]:
     assert speed
     facts += [
         ["seeds", ", ".join(str(t.seed) for t in trainings)],
-        ["steps", f"{first.steps:,}; average of {len(first.averaged_steps)}; {precisions(first)}"],
+        ["steps", f"{first.steps:,}; average of {len(first.averaged_steps)}; {precisions(*trainings)}"],
         [
             "target tokens",
             f"{first.target_tokens:,}{twice(card.config)}; {speed.mean:,.0f} a second, validation included",
         ],
         ["time", f"{seconds.show(1)} s" + (f"; {hours.show(4)} GPU-hours" if hours else "")],
-        ["machine", "; ".join(dict.fromkeys(map(machines, trainings)))],
-        ["code", "; ".join(dict.fromkeys(map(codes, trainings)))],
+        ["machine", machines(*trainings)],
+        ["code", codes(*trainings)],
     ]
     if {"kept", "read"} <= first.training.counts.keys():
         facts += [["pairs", f"{first.training.counts['kept']:,} of {first.training.counts['read']:,}"]]

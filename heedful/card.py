@@ -129,7 +129,7 @@ class Card(Struct, frozen=True, kw_only=True):
     evaluations: tuple[Evaluation, ...] = ()
 
     def to_json(self) -> str:
-        """All fields, for programs; `load_card` reads it back."""
+        """For programs; `load_card` reads it back. What is as usual, and came later than cards, is left out."""
         return msgspec.json.format(msgspec.json.encode(self), indent=1).decode() + "\n"
 
     def with_evaluation(self, evaluation: Evaluation) -> Card:

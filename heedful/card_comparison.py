@@ -18,6 +18,7 @@ from heedful.card_tables import Rows, Section, base, codes, machines, precisions
 from heedful.config import TEXT_FILES, Config, Layer, to_layer
 from heedful.corpus import uncompressed
 from heedful.evaluation import Report
+from heedful.schedule import cooldown
 from heedful.significance import BLEU, CHRF, Comparison, paired_bootstrap, unpack
 
 Form: TypeAlias = Literal["text", "md"]
@@ -81,7 +82,7 @@ def rows_of(cards: Sequence[Card]) -> list[Row]:
 def rows_by_recipe(cards: Sequence[Card]) -> list[Row]:
     """Cards that differ in nothing but the seed make one row, named as its first that was scored.
 
-    Of several cards of one model the fullest counts; of one seed, as runs on two machines are, each has its own row.
+    Of several cards of one model the fullest counts; of one seed, as runs on two machines are, one counts in a row.
     """
     groups: dict[bytes, dict[str, Card]] = {}
     for card in cards:
@@ -115,8 +116,8 @@ def _recipe(card: Card) -> bytes:
         return msgspec.json.encode([config, card.vocab_size], order="sorted")
     for name in TEXT_FILES:  # what is in them counts
         config["data"].pop(name, None)
-    base = training.base and training.base.weights_sha256
-    history = [precisions(training), base, _other_ends(training, config)]
+    began_from = training.base and training.base.weights_sha256
+    history = [precisions(training), began_from, _other_ends(training, config)]
     return msgspec.json.encode([config, card.vocab_size, _texts(training), history], order="sorted")
 
 
@@ -127,15 +128,21 @@ def _texts(training: Training) -> list[list[str]]:
     return [[file.sha256 or file.name for file in side] for side in sides]
 
 
-def _other_ends(training: Training, config: Layer) -> list[tuple[int, int]]:
-    """The ends for which the run had cooled down before it got the one that it has, as (steps, cooldown_steps)."""
-    found, done = [], 0
+def _other_ends(training: Training, config: Layer) -> list[str]:
+    """Ends that the run had while its rate was not that for the end it has; "?": one that is not known."""
+    now, is_cooled = _end(**config["train"]), bool(config["train"].get("cooldown_steps"))
+    found, done = [], training.steps - sum(share.steps for share in training.shares)
     for share in training.shares:
-        done, end = done + share.steps, (share.planned_steps, share.cooldown_steps)
-        has_cooled = share.cooldown_steps and done > share.planned_steps - share.cooldown_steps
-        if has_cooled and end != (config["train"].get("steps"), config["train"].get("cooldown_steps")):
-            found.append(end)
+        done, own = done + share.steps, _end(share.planned_steps, share.cooldown_steps)
+        if not share.planned_steps:
+            found += ["?"] if is_cooled and share is not training.shares[-1] else []
+        elif cooldown(done, **own) != cooldown(done, **now):
+            found.append(f"{share.planned_steps:,}, {share.cooldown_steps:,} of them cooling down")
     return found
+
+
+def _end(steps: int = 0, cooldown_steps: int = 0, **_: Any) -> dict[str, int]:
+    return {"steps": steps, "cooldown_steps": cooldown_steps}
 
 
 def _resolved(card: Card) -> Layer:
@@ -222,7 +229,7 @@ def side_by_side(rows: Sequence[Row], form: Form) -> str:
     sections += [Section("Settings that differ", settings)] if len(settings) > 1 else []
     sections += [_block_section(block) for block in tests]
     show = show_markdown if form == "md" else show_text
-    return "\n\n".join([*map(show, sections), _notes(tests)])
+    return "\n\n".join(filter(None, [*map(show, sections), _notes(tests)]))
 
 
 def _notes(tests: Sequence[Block]) -> str:
@@ -259,9 +266,18 @@ def _settings(card: Card) -> dict[str, str]:
         for section, fields in config.items()
         for name, value in fields.items()
     }
-    files = (*training.training.source, *training.training.target) if training else ()
-    digests = " ".join((file.sha256 or "?")[:8] for file in files)
-    return settings | {"training text, SHA-256": digests, "fine-tuned from": base(training) if training else ""}
+    return settings | (_history(training, config) if training else {})
+
+
+def _history(training: Training, config: Layer) -> dict[str, str]:
+    """What is no setting, and makes another recipe all the same."""
+    texts = {
+        f"{part} text, SHA-256": " ".join((file.sha256 or "?")[:8] for file in (*corpus.source, *corpus.target))
+        for part, corpus in (("training", training.training), ("validation", training.validation))
+        if corpus
+    }
+    ends = "; ".join(_other_ends(training, config))
+    return texts | {"precision": precisions(training), "fine-tuned from": base(training), "planned before": ends}
 
 
 def _training_rows(rows: Sequence[Row]) -> Rows:
@@ -283,8 +299,8 @@ def _training_row(row: Row) -> list[str]:
         f"{statistics.fmean(seconds):,.1f}",
         f"{statistics.fmean(speeds):,.0f}",
         f"{statistics.fmean(hours):.3f}" if hours else "",
-        "; ".join(dict.fromkeys(map(machines, trainings))),
-        "; ".join(dict.fromkeys(map(codes, trainings))),
+        machines(*trainings),
+        codes(*trainings),
     ]
 
 

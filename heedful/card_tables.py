@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from msgspec import Struct
@@ -93,24 +93,25 @@ def code(made: Training | Evaluation | Share) -> str:
     return f"heedful {made.version}" + (f", commit {made.commit}" if made.commit else "")
 
 
-def codes(training: Training) -> str:
+def codes(*trainings: Training) -> str:
     """Version and commit of all starts."""
-    return _all(training, code)
+    return _all(trainings, code)
 
 
-def machines(training: Training) -> str:
+def machines(*trainings: Training) -> str:
     """The machines of all starts."""
-    return _all(training, lambda made: made.machine.describe())
+    return _all(trainings, lambda made: made.machine.describe())
 
 
-def precisions(training: Training) -> str:
+def precisions(*trainings: Training) -> str:
     """The numbers that were computed in, of all starts."""
-    return _all(training, lambda made: made.precision)
+    return _all(trainings, lambda made: made.precision)
 
 
-def _all(training: Training, say: Callable[[Training | Share], str]) -> str:
+def _all(trainings: Sequence[Training], say: Callable[[Training | Share], str]) -> str:
     """What differs between starts, in their order; a card without starts speaks of one."""
-    return "; ".join(dict.fromkeys(map(say, training.shares or (training,))))
+    starts = [start for training in trainings for start in training.shares or (training,)]
+    return "; ".join(dict.fromkeys(map(say, starts)))
 
 
 def _start_rows(training: Training) -> Rows:

@@ -108,6 +108,6 @@ def _next_commands(run: Path, text: Path, source: str, target: str) -> None:
 
 def _still_needed() -> str:
     """What `heedful serve` needs beside this package, where it is not there."""
-    if find_spec("starlette") and find_spec("uvicorn"):
+    if all(map(find_spec, ("starlette", "uvicorn", "python_multipart"))):
         return ""
     return "; needs: pip install " + ("-e '.[serve]'" if (ROOT / "pyproject.toml").is_file() else "'heedful[serve]'")

@@ -5,7 +5,9 @@ What an older card says of the training, and its scores, are kept as long as the
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
@@ -26,7 +28,7 @@ from heedful.card_tables import to_markdown
 from heedful.checkpoint import ModelFiles, find_model, load_config, weights_digest
 from heedful.config import named_files
 from heedful.encoding import Encoding
-from heedful.errors import DataError
+from heedful.errors import CheckpointError, DataError
 from heedful.provenance import machine, now
 from heedful.run_folder import MODEL, TOKENIZER, TRAINING_DATA, VALIDATION_DATA
 from heedful.shards import is_current, open_shards
@@ -38,7 +40,7 @@ from heedful.trainer import Progress, Trainer
 
 def new_card(files: ModelFiles, name: str = "") -> Card:
     """What can be said of any model; it is named after its folder unless told."""
-    folder, config = files.config.parent.absolute(), load_config(files.config)
+    folder, config = Path(os.path.abspath(files.config.parent)), load_config(files.config)
     vocab_size = Tokenizer.load(files.tokenizer).vocab_size
     return Card(
         name=name or (folder.parent.name if folder.name == MODEL else folder.name),
@@ -62,10 +64,12 @@ def card_in(folder: Path) -> Card | None:
     return load_card(folder / CARD) if (folder / CARD).is_file() else None
 
 
-def base_at(path: Path) -> Base:
-    """The model there, as the card of one that is fine-tuned from it will name it."""
-    files = find_model(path)
-    card = card_of(files) or new_card(files)
+def base_of(files: ModelFiles) -> Base:
+    """A model, as the card of one that is fine-tuned from it will name it; a card that cannot be read names nothing."""
+    card = None
+    with suppress(CheckpointError):
+        card = card_of(files)
+    card = card or new_card(files)
     return Base(card.name, card.weights_sha256)
 
 

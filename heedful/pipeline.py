@@ -29,7 +29,7 @@ from heedful.export.cache import keep_cache
 from heedful.interruption import Interrupted, Interruption, is_launched
 from heedful.metrics import run_metrics
 from heedful.model.transformer import Transformer
-from heedful.model_card import base_at, card_in, write_start, write_training_card
+from heedful.model_card import base_of, card_in, write_start, write_training_card
 from heedful.planning import Order, plan, warnings
 from heedful.preparing import make_shards, make_tokenizer, paths
 from heedful.provenance import commit
@@ -49,7 +49,7 @@ from heedful.run_folder import (
 )
 from heedful.schedule import cooldown
 from heedful.shards import Shards, open_shards
-from heedful.starts import keep_base, read_base
+from heedful.starts import keep_base
 from heedful.tokenizer import Tokenizer
 from heedful.trainer import Progress, Trainer, deterministic_algorithms
 from heedful.training import EndRecord, Record, Scores, StepRecord, Validate, ValidationRecord, train, validated
@@ -93,12 +93,12 @@ def run_training(
     with ExitStack() as stack:
         if world.is_first:
             stack.enter_context(locked(order.run))
-            _clean_up(order.run, made)
+            _clean_up(order, made)
         stack.enter_context(process_group(world, device))
         stack.enter_context(deterministic_algorithms())
         tokenizer, shards, valid = _prepared(order.run, made, world, say_first)
-        for warning in warnings(order, made.config, device.type):
-            say_first(warning)
+        for warning in warnings(order, made.config, device.type) if world.is_first else ():
+            say(warning)
         with explained_out_of_memory(f"{WEIGHTS_TOO_LARGE} (now {device})"):
             trainer = _trainer(order, made.config, tokenizer, device=device, world=world, say=say_first)
         if world.is_first:
@@ -111,7 +111,7 @@ def prepare_run(order: Order, *, say: Callable[[str], None]) -> None:
     """Tokenizer and shards, without training: what can go wrong with the text goes wrong here."""
     made = plan(order)
     with locked(order.run):
-        _clean_up(order.run, made)
+        _clean_up(order, made)
         _prepared(order.run, made, World(), say)
 
 
@@ -141,14 +141,16 @@ def _say_nothing(text: str) -> None:
     """What the other ranks say."""
 
 
-def _clean_up(run: Path, made: Plan) -> None:
+def _clean_up(order: Order, made: Plan) -> None:
     """Take away what a killed start left half done; what a run that has begun says of itself stays as it is."""
+    run = order.run
     checkpoint.remove_unfinished(run)
     card_in(run / MODEL)  # one that cannot be read would not be replaced: better said now than in the end
     if not has_begun(run):
         if not _is_config_of(run, made.config):
             (run / TOKENIZER).unlink(missing_ok=True)  # made by other settings, and used by nothing yet
         write_config(run, made.config)
+        keep_base(run, base_of(checkpoint.find_model(order.from_model)) if order.from_model else None)
 
 
 def _keep_plan(run: Path, made: Plan, say: Callable[[str], None]) -> None:
@@ -214,35 +216,22 @@ def _trainer(
     if config.train.depth_scaled_init:
         model.scale_by_depth()
     last = checkpoint.last_whole(order.run)
-    if last is None and order.from_model is not None:
-        weights = checkpoint.find_model(order.from_model).weights
-        checkpoint.load_weights(model, checkpoint.load_tensors(weights), weights)
-        if world.is_first:
-            keep_base(order.run, base_at(order.from_model))
+    base = checkpoint.find_model(order.from_model) if last is None and order.from_model else None
+    if base:
+        checkpoint.load_weights(model, checkpoint.load_tensors(base.weights), base.weights)
     trainer = Trainer(model, config, device=device, world=world)
     if last is not None:
-        _tell_of_another_base(order, say)
         _resume(trainer, last, say)
     else:
         say(f"training begins: {counted(config.train.steps, 'step')} on {device}")
-    if last is None and order.from_model is not None and world.is_first:
+    if base and world.is_first:
+        keep_base(order.run, base_of(base))
         # From now on the run needs that model no more.
         checkpoint.save_checkpoint(order.run, 0, trainer.snapshot().on_host())
     if world.is_first:
         cut_metrics(order.run, trainer.progress.step)
     world.barrier()
     return trainer
-
-
-def _tell_of_another_base(order: Order, say: Callable[[str], None]) -> None:
-    """A run that goes on reads no model but its own; who names another one may think that it does."""
-    began = read_base(order.run)
-    if order.from_model and (began is None or base_at(order.from_model).weights_sha256 != began.weights_sha256):
-        own = f"{began.name}, weights {began.weights_sha256[:8]}" if began else "weights of its own"
-        say(
-            f"warning: --from {order.from_model} is not read: {order.run} began from {own}, and goes on; to fine-tune "
-            f"that model take a new folder (-o)"
-        )
 
 
 def _resume(trainer: Trainer, last: Path, say: Callable[[str], None]) -> None:

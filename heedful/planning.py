@@ -72,9 +72,23 @@ def _files(data: DataConfig) -> list[str]:
 def warnings(order: Order, config: Config, device: str) -> list[str]:
     """What a user should read of a plan that is not refused; once: who goes on has read it."""
     if checkpoint.last_whole(order.run) is not None:
-        return []
+        return _another_base(order)
     of_weights = [] if order.from_model else cautions_of_new_weights(config)
     return [f"warning: {caution}" for caution in (*cautions_at_start(config, device), *of_weights)]
+
+
+def _another_base(order: Order) -> list[str]:
+    """A run that goes on reads no model but its own; who names another one may think that it does."""
+    if order.from_model is None:
+        return []
+    began, weights = read_base(order.run), checkpoint.find_model(order.from_model).weights
+    if began and checkpoint.weights_digest(weights) == began.weights_sha256:
+        return []
+    origin = f" (it began from {began.name}, weights {began.weights_sha256[:8]})" if began else ""
+    return [
+        f"warning: --from {order.from_model} is not read: {order.run} goes on from its own checkpoint{origin}; to "
+        f"fine-tune that model take a new folder (-o)"
+    ]
 
 
 def _refuse_unpaired(part: str, source: Sequence[str], target: Sequence[str]) -> None:
@@ -121,7 +135,8 @@ def _refuse_to_begin_anew(run: Path) -> None:
 def _refuse_to_forget_the_base(order: Order) -> None:
     """A run that was killed before it had a checkpoint must be told once more what it begins from."""
     base = read_base(order.run)
-    if base and order.from_model is None and checkpoint.last_whole(order.run) is None:
+    is_without_weights = has_begun(order.run) and checkpoint.last_whole(order.run) is None
+    if base and order.from_model is None and is_without_weights:
         raise ConfigError(f"{order.run} was to begin from {base.name}, and has no checkpoint yet; name it with --from")
 
 

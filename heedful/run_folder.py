@@ -32,6 +32,7 @@ from heedful.recipe import read_recipe
 from heedful.whole import write_whole
 
 CONFIG, TOKENIZER, METRICS, LOCK = "config.toml", "tokenizer.model", "metrics.jsonl", ".lock"
+BASE = "base.json"
 CHECKPOINTS, MODEL = "checkpoints", "model"
 TRAINING_DATA, VALIDATION_DATA = "data/train", "data/valid"
 
@@ -163,9 +164,9 @@ def _make_folder(run: Path) -> list[Path]:
 def _empty_if_bare(run: Path) -> None:
     """Take settings and lock away where nothing else is, while it is held: who waits at the lock finds it gone."""
     with suppress(OSError):
-        if {path.name for path in run.iterdir()} <= {CONFIG, LOCK}:
-            (run / CONFIG).unlink(missing_ok=True)
-            (run / LOCK).unlink(missing_ok=True)
+        if {path.name for path in run.iterdir()} <= {CONFIG, BASE, LOCK}:
+            for name in (CONFIG, BASE, LOCK):
+                (run / name).unlink(missing_ok=True)
 
 
 def _remove_empty(folders: Sequence[Path]) -> None:

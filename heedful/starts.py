@@ -15,9 +15,9 @@ import msgspec
 from msgspec import Struct
 
 from heedful.provenance import Machine
-from heedful.run_folder import write_text
+from heedful.run_folder import BASE, write_text
 
-STARTS, BASE = "starts.jsonl", "base.json"
+STARTS = "starts.jsonl"
 
 
 class Base(Struct, frozen=True):
@@ -70,16 +70,19 @@ def begin(run: Path, start: Start) -> None:
     write_text(run / STARTS, "".join(f"{msgspec.json.encode(each).decode()}\n" for each in (*before, start)))
 
 
-def keep_base(run: Path, base: Base) -> None:
-    """Write down what a run begins from."""
-    write_text(run / BASE, f"{msgspec.json.encode(base).decode()}\n")
+def keep_base(run: Path, base: Base | None) -> None:
+    """Write down what a run begins from; None: from weights of its own."""
+    if base:
+        write_text(run / BASE, f"{msgspec.json.encode(base).decode()}\n")
+    else:
+        (run / BASE).unlink(missing_ok=True)
 
 
 def read_base(run: Path) -> Base | None:
     """What the run began from; None: from weights of its own, or it is not known."""
     try:
         return msgspec.json.decode((run / BASE).read_bytes(), type=Base)
-    except (FileNotFoundError, msgspec.DecodeError, UnicodeDecodeError):
+    except (FileNotFoundError, NotADirectoryError, msgspec.DecodeError, UnicodeDecodeError):
         return None
 
 

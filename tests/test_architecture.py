@@ -139,7 +139,7 @@ ALLOWED: dict[str, set[str]] = {
     "starts": {"provenance", "run_folder"},
     "card": {"errors", "whole", "config", "corpus", "evaluation", "provenance", "run_folder", "starts"},
     "card_tables": {"card", "counting", "config", "evaluation", "starts"},
-    "card_comparison": {"card", "card_tables", "config", "corpus", "evaluation", "significance"},
+    "card_comparison": {"card", "card_tables", "config", "corpus", "evaluation", "schedule", "significance"},
     "model_card": {
         "errors",
         "config",

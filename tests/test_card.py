@@ -20,7 +20,7 @@ import torch
 from click.testing import CliRunner, Result
 from safetensors.torch import load_file, save_file
 
-from heedful import __version__, checkpoint, model_evaluation, provenance
+from heedful import __version__, model_evaluation, provenance
 from heedful.api import evaluate_saved, train
 from heedful.card import Card, holding, load_card, text_file, write_card
 from heedful.card_comparison import rows_by_recipe, rows_of, side_by_side, to_builtins, told_apart
@@ -33,7 +33,7 @@ from heedful.evaluation import Report, evaluate_files, evaluate_model
 from heedful.model_card import new_card
 from heedful.model_evaluation import contrast_cases, evaluate_models, evaluate_translator, keep_on_card
 from heedful.provenance import Machine
-from heedful.starts import Base, Place, Start, begin, read_starts, shares
+from heedful.starts import Base, Place, Share, Start, begin, keep_base, read_base, read_starts, shares
 from heedful.translation import ScoredPair, Translator
 from tests.small_models import TEXT, small_model
 
@@ -727,13 +727,22 @@ def test_packed_text_is_the_same_text(run: Path) -> None:
 
 @pytest.mark.parametrize(
     "difference",
-    [{"precision": "bf16", "shares": ()}, {"base": Base("a model", "abc")}],
-    ids=["other numbers", "fine-tuned"],
+    [{"precision": "bf16", "shares": ()}, {"base": Base("a model", "abc")}, {"validation": None}],
+    ids=["other numbers", "fine-tuned", "not validated"],
 )
 def test_what_differs_in_more_than_the_seed_is_another_row(run: Path, difference: dict[str, Any]) -> None:
     card = load_card(run)
     assert len(rows_by_recipe([card, changed(card, 8)])) == 1
     assert len(rows_by_recipe([card, changed(card, 8, **difference)])) == 2
+    assert "Settings that differ" in side_by_side(rows_of([card, changed(card, 8, **difference)]), "md")
+
+
+def test_two_bases_of_one_name_are_two(run: Path) -> None:
+    card = load_card(run)
+    cards = [
+        changed(card, seed, base=Base("a model", weights)) for seed, weights in ((1, "abc"), (2, "abd"), (3, "abc"))
+    ]
+    assert [len(row.cards) for row in rows_by_recipe(cards)] == [2, 1]
 
 
 def test_other_text_under_the_same_name_is_another_row(run: Path) -> None:
@@ -751,6 +760,54 @@ def test_a_row_of_several_seeds_names_all_their_machines_and_their_code(run: Pat
     shown = side_by_side(rows_by_recipe(cards), "md")
     assert f"{card.training.machine.describe()}; {OTHER_MACHINE.describe()} |" in shown
     assert f"; heedful {__version__}, commit another-one |" in shown
+
+
+def share_of(steps: int, planned: int, cooldown: int) -> Share:
+    return Share(
+        date="",
+        version="",
+        commit="",
+        machine=ONE_MACHINE,
+        precision="fp32",
+        steps=steps,
+        target_tokens=0,
+        seconds=0.0,
+        planned_steps=planned,
+        cooldown_steps=cooldown,
+    )
+
+
+@pytest.mark.parametrize(
+    ("history", "is_alike"),
+    [
+        ([(10, 10, 3)], True),
+        ([(7, 7, 0), (3, 10, 3)], True),
+        ([(7, 100, 3), (3, 10, 3)], True),
+        ([(4, 6, 3), (6, 10, 3)], True),  # the first step of a cooldown has the whole rate
+        ([(5, 6, 3), (5, 10, 3)], False),
+        ([(5, 6, 3), (1, 6, 3), (4, 10, 3)], False),
+        ([(9, 9, 0), (1, 10, 3)], False),  # it should have begun before
+        ([(10, 10, 0)], False),  # told so when all was done
+        ([(4, 0, 0), (6, 10, 3)], False),  # not known
+        ([(2, 8, 3), (4, 10, 3)], True),  # of a run whose first four steps are not known
+        ([(3, 8, 3), (3, 10, 3)], False),
+    ],
+)
+def test_runs_are_seeds_of_one_recipe_whose_rate_went_the_same_way(
+    run: Path, history: list[tuple[int, int, int]], is_alike: bool
+) -> None:
+    card = load_card(run)
+    config = card.config | {"train": card.config["train"] | {"steps": 10, "cooldown_steps": 3}}
+    whole = changed(msgspec.structs.replace(card, config=config), steps=10, shares=(share_of(10, 10, 3),))
+    other = changed(whole, 8, shares=tuple(share_of(*each) for each in history))
+    assert len(rows_by_recipe([whole, other])) == (1 if is_alike else 2)
+    assert ("| planned before |" in side_by_side(rows_of([whole, other]), "md")) != is_alike
+
+
+def test_two_runs_of_each_seed_are_two_rows(run: Path) -> None:
+    card = load_card(run)
+    cards = [changed(card, seed, commit=commit) for commit in ("a", "b", "c") for seed in (1, 2)]
+    assert [len(row.cards) for row in rows_by_recipe(cards)] == [2, 2, 2]
 
 
 def test_a_run_that_had_cooled_down_for_another_end_is_no_seed_of_one_that_had_not(text: Path, tmp_path: Path) -> None:
@@ -771,6 +828,9 @@ def test_side_by_side_says_what_p_is_where_there_is_one(scored: tuple[Path, Path
     seeds = side_by_side(rows_by_recipe([card_with(one, 1, 40.0), card_with(one, 2, 41.0)]), "text")
     assert "p: paired bootstrap" not in seeds
     assert "Without --seeds each card is compared with the first" in seeds
+    bare = side_by_side(rows_of([msgspec.structs.replace(card, evaluations=()) for card in (one, two)]), "text")
+    assert bare == bare.rstrip()
+    assert "±" not in bare
 
 
 def fine_tuned(
@@ -803,21 +863,55 @@ def test_the_card_of_a_fine_tuned_model_names_the_one_it_began_from(run: Path, t
     assert "| fine-tuned from |" in side_by_side(rows_of([base, load_card(tuned)]), "md")
 
 
+@pytest.mark.parametrize("place", ["heedful.pipeline._keep_plan", "heedful.checkpoint.save_checkpoint"])
 def test_a_run_without_a_checkpoint_is_to_be_told_again_what_it_begins_from(
-    run: Path, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Path, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
     def killed(*_: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(checkpoint, "save_checkpoint", killed)
+        patched.setattr(place, killed)
         with pytest.raises(KeyboardInterrupt):
             fine_tuned(run, text, tmp_path / "tuned", steps=2)
     with pytest.raises(
         ConfigError, match=r"tuned was to begin from mine, and has no checkpoint yet; name it with --from"
     ):
         fine_tuned(None, text, tmp_path / "tuned", steps=2)
-    assert load_card(fine_tuned(run, text, tmp_path / "tuned", steps=2)).training
+    training = load_card(fine_tuned(run, text, tmp_path / "tuned", steps=2)).training
+    assert training is not None
+    assert training.base is not None
+
+
+def test_before_its_text_is_encoded_a_run_may_begin_otherwise(
+    run: Path, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("heedful.pipeline.make_tokenizer", killed)
+        with pytest.raises(KeyboardInterrupt):
+            fine_tuned(run, text, tmp_path / "new", steps=2)
+    training = load_card(trained(text, tmp_path / "new")).training
+    assert training is not None
+    assert training.base is None
+
+
+def test_a_base_is_named_by_its_folder_where_its_card_cannot_be_read(run: Path, text: Path, tmp_path: Path) -> None:
+    shutil.copytree(run, tmp_path / "base")
+    (tmp_path / "base" / "model" / "card.json").write_text('{"format": 1')
+    training = load_card(fine_tuned(tmp_path / "base", text, tmp_path / "tuned", steps=2)).training
+    assert training is not None
+    assert training.base == Base("base", load_card(run).weights_sha256)
+
+
+def test_what_a_damaged_file_says_of_the_base_is_not_known(tmp_path: Path) -> None:
+    keep_base(tmp_path, Base("a", "b"))
+    assert read_base(tmp_path) == Base("a", "b")
+    (tmp_path / "base.json").write_text("{")
+    assert read_base(tmp_path) is None
+    assert read_base(tmp_path / "base.json") is None, "a file is no run"
 
 
 def test_a_run_that_goes_on_says_that_it_does_not_read_another_model(run: Path, text: Path, tmp_path: Path) -> None:
@@ -831,6 +925,10 @@ def test_a_run_that_goes_on_says_that_it_does_not_read_another_model(run: Path, 
     save_file({name: tensor + 1 for name, tensor in weights.items()}, other / "model.safetensors", FORMAT)
     fine_tuned(other, text, tmp_path / "tuned", steps=4, say=said.append)
     assert [line for line in said if line.startswith(f"warning: --from {other} is not read: ")]
+    said.clear()
+    trained(text, tmp_path / "own")
+    fine_tuned(run, text, tmp_path / "own", steps=5, say=said.append)
+    assert [line for line in said if line.startswith(f"warning: --from {run} is not read: ")]
 
 
 def test_side_by_side_tells_that_the_training_text_differs(run: Path) -> None:

@@ -19,7 +19,7 @@ import msgspec
 import pytest
 import torch
 
-from heedful import cli
+from heedful import cli, demo
 from heedful.config import Config, resolve
 from heedful.lines import output_file
 from heedful.sizes import num_parameters
@@ -356,6 +356,15 @@ def test_config_names_every_setting(heedful: Run) -> None:
         assert {line.removeprefix("# ").partition(" = ")[0] for line in block.splitlines() if line} == set(fields)
     assert "\nnum_encoder_layers = 12\n" in out
     assert "\n# num_decoder_layers = 3\n" in out
+
+
+@pytest.mark.parametrize(("missing", "said"), [((), ""), (("python_multipart",), "; needs: pip install ")])
+def test_the_demo_says_what_the_server_still_needs(
+    missing: tuple[str, ...], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(demo, "find_spec", lambda name: None if name in missing else object())
+    assert demo._still_needed().startswith(said)
+    assert bool(demo._still_needed()) == bool(missing)
 
 
 def test_a_model_has_its_sizes_and_not_a_presets(heedful: Run, model: Path) -> None:

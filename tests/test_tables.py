@@ -186,6 +186,17 @@ def test_seeds_make_one_line_with_mean_and_spread(root: Path) -> None:
     assert "| seeds | 0, 1, 2 |" in files["results.md"]
 
 
+def test_seeds_of_two_machines_name_both(root: Path) -> None:
+    other = card(2, evaluation("valid.de", REFERENCES))
+    assert other.training is not None
+    machine = msgspec.structs.replace(MACHINE, gpu="another GPU")
+    other = msgspec.structs.replace(other, training=msgspec.structs.replace(other.training, machine=machine))
+    files = written(root, card(1, evaluation("valid.de", REFERENCES)), other)
+    (line,) = [line for line in files["README.md"].splitlines() if "valid.de" in line and "multi30k-en-de`" in line]
+    assert "s; a GPU; another GPU |" in line
+    assert "| machine | a GPU, torch 2; another GPU, torch 2 |" in files["results.md"]
+
+
 def test_other_searches_are_other_lines_and_say_how(root: Path) -> None:
     wide = evaluation("valid.de", REFERENCES)
     narrow = msgspec.structs.replace(evaluation("valid.de", [*REFERENCES[:2], "Nicht."]), beam_size=1)
