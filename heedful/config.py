@@ -141,6 +141,7 @@ class TrainConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     cooldown_steps: Count = 0  # the last so many steps take the rate down; 0: none
     label_smoothing: Share = 0.1
     r_drop: Annotated[float, Meta(ge=0.0, le=1e6)] = 0.0  # α of R-Drop: each pair stands twice in a batch; 0: none
+    weight_decay: Annotated[float, Meta(ge=0.0, le=1e3)] = 0.0  # of the matrices, times the rate, a step; 0: none
     depth_scaled_init: bool = False  # weights of the linears in layer l begin divided by √l, for deep stacks
     checkpoint_steps: Positive = 1250
     checkpoint_minutes: Annotated[float, Meta(gt=0.0, le=1e6)] = 10.0

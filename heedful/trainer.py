@@ -55,9 +55,7 @@ class Trainer:
         self.precision = resolved_precision(config.train, device)
         model.to(device, torch.float64 if self.precision == "fp64" else torch.float32).train()
         self.passes = make_passes(model, config, precision=self.precision, world=world)
-        self.optimizer = torch.optim.Adam(
-            model.parameters(), lr=0.0, betas=ADAM_BETAS, eps=ADAM_EPS, fused=device.type != "mps"
-        )
+        self.optimizer = make_optimizer(model, config.train.weight_decay)
         decay = config.train.ema_decay
         self.average = MovingAverage(self.passes.weights(), decay) if decay else None
         self.totals = Totals(device)
@@ -90,7 +88,8 @@ class Trainer:
 
     def _optimizer_step(self, step: int, bad: Tensor) -> None:
         """Adam with the rate of equation 3, unless the gradient is bad; decided on the device, without waiting."""
-        self.optimizer.param_groups[0]["lr"] = self.learning_rate(step)
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.learning_rate(step)
         if self.device.type == "mps":
             if not bad.item():
                 self.optimizer.step()
@@ -158,6 +157,15 @@ class Trainer:
             raise CheckpointError(
                 f"{origin}: the state is not what was written ({error}); remove this checkpoint"
             ) from None
+
+
+def make_optimizer(model: Transformer, weight_decay: float) -> torch.optim.Adam:
+    """Adam as in §5.3; with `train.weight_decay`, not in the paper, a step also shrinks matrices by rate × decay."""
+    matrices = [parameter for parameter in model.parameters() if parameter.dim() > 1]
+    others = [parameter for parameter in model.parameters() if parameter.dim() <= 1]
+    groups: list[dict[str, Any]] = [{"params": matrices, "weight_decay": weight_decay}, {"params": others}]
+    fused = model.device.type != "mps"
+    return torch.optim.Adam(groups, lr=0.0, betas=ADAM_BETAS, eps=ADAM_EPS, fused=fused, decoupled_weight_decay=True)
 
 
 def resolved_precision(train: TrainConfig, device: torch.device) -> str:

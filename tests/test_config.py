@@ -42,7 +42,7 @@ def test_no_preset_turns_a_switch_that_the_paper_does_not_have(name: str) -> Non
     config = resolve(preset(name))
     assert (config.train.ema_decay, config.train.r_drop, config.tokenizer.dropout) == (0.0, 0.0, 0.0)
     assert (config.data.max_length_ratio, config.data.drop_copies) == (0.0, False)
-    assert (config.train.depth_scaled_init, config.train.cooldown_steps) == (False, 0)
+    assert (config.train.depth_scaled_init, config.train.cooldown_steps, config.train.weight_decay) == (False, 0, 0.0)
 
 
 def test_draws_that_would_never_be_used_are_refused() -> None:

@@ -48,8 +48,21 @@ def spoil(trainer: Trainer) -> None:
 
 
 def test_the_optimizer_is_the_papers() -> None:
-    group = trainer(config()).optimizer.param_groups[0]
-    assert (group["betas"], group["eps"], group["weight_decay"], group["amsgrad"]) == ((0.9, 0.98), 1e-9, 0, False)
+    t = trainer(config())
+    for group in t.optimizer.param_groups:
+        assert (group["betas"], group["eps"], group["weight_decay"], group["amsgrad"]) == ((0.9, 0.98), 1e-9, 0, False)
+    assert sum(len(group["params"]) for group in t.optimizer.param_groups) == len(list(t.model.parameters()))
+
+
+def test_weight_decay_shrinks_matrices_by_rate_times_decay_and_nothing_else() -> None:
+    plain, decayed = trainer(config()), trainer(config(weight_decay=0.5))
+    begin = {name: weight.clone() for name, weight in plain.model.state_dict().items()}
+    for t in (plain, decayed):
+        t.step(next(batches(t.config)))
+    after = decayed.model.state_dict()
+    for name, weight in plain.model.state_dict().items():
+        shrunk = plain.learning_rate(1) * 0.5 * begin[name] if weight.dim() > 1 else 0
+        torch.testing.assert_close(after[name], weight - shrunk, atol=1e-12, rtol=0)
 
 
 def test_each_step_uses_the_rate_of_its_number() -> None:
@@ -57,7 +70,8 @@ def test_each_step_uses_the_rate_of_its_number() -> None:
     stream = batches(t.config)
     for step in (1, 2, 3):
         t.step(next(stream))
-        assert t.optimizer.param_groups[0]["lr"] == pytest.approx(16**-0.5 * step * 10**-1.5)
+        for group in t.optimizer.param_groups:
+            assert group["lr"] == pytest.approx(16**-0.5 * step * 10**-1.5)
 
 
 def test_the_last_steps_cool_down() -> None:
@@ -106,8 +120,9 @@ def test_training_lowers_the_loss() -> None:
     assert sum(losses[-5:]) < 0.9 * sum(losses[:5])
 
 
-def test_a_gradient_that_is_not_finite_changes_nothing_and_is_counted() -> None:
-    t = trainer(config())
+@pytest.mark.parametrize("weight_decay", [0.0, 0.5])
+def test_a_gradient_that_is_not_finite_changes_nothing_and_is_counted(weight_decay: float) -> None:
+    t = trainer(config(weight_decay=weight_decay))
     t.step(next(batches(t.config)))
     before = {name: tensor.clone() for name, tensor in t.snapshot().weights.items()}
     moments = {name: tensor.clone() for name, tensor in t.snapshot().moments.items()}
