@@ -1,6 +1,6 @@
 """Word alignments from attention, in Pharaoh format: `0-0 1-2` says that target word 2 comes from source word 1.
 
-Words are what stands between spaces, counted from 0; what goes to punctuation marks and to the eos does not count. A
+Words are those of `words.py`, counted from 0; what goes to punctuation marks and to the eos does not count. A
 step of the decoder looks at the source in many ways: directly, by each head of cross-attention; through another source
 word that has read this one, by each head of the encoder's self-attention; through a target word that has looked there,
 by each head of the decoder's. And a target word has two kinds of steps: those that *produce* its pieces, and those that
@@ -42,6 +42,7 @@ from heedful.model.transformer import Transformer
 from heedful.packed import pack_source, pack_target, shift_right
 from heedful.tokenizer import SPACE, Tokenizer
 from heedful.translation import Translation
+from heedful.words import apart, num_words, word_of_piece
 
 Alignment: TypeAlias = tuple[tuple[int, int], ...]
 """Pairs of source word and target word, in the order of the source."""
@@ -99,8 +100,10 @@ def alignment_error_rate(found: Iterable[Alignment], gold: Iterable[Alignment]) 
 class Aligner:
     """Aligns the words of given pairs, by a model and what its attention counts."""
 
-    def __init__(self, model: Transformer, tokenizer: Tokenizer, choice: Choice) -> None:
-        self.model, self.tokenizer, self.choice = model, tokenizer, choice
+    def __init__(
+        self, model: Transformer, tokenizer: Tokenizer, choice: Choice, languages: tuple[str, str] = ("", "")
+    ) -> None:
+        self.model, self.tokenizer, self.choice, self.languages = model, tokenizer, choice, languages
 
     @classmethod
     def load(cls, model: str | Path, *, device: str = "auto") -> Self:
@@ -113,13 +116,12 @@ class Aligner:
         if choice is None:
             choice = choice_for(loaded.model, loaded.tokenizer, languages)
             _write(kept, choice)
-        return cls(loaded.model, loaded.tokenizer, choice)
+        return cls(loaded.model, loaded.tokenizer, choice, languages)
 
     def align(self, source_ids: Sequence[int], target_ids: Sequence[int]) -> Alignment:
         """The alignment of one pair; ids without eos."""
         weights_PTS = ways_to_look(self.model, source_ids, target_ids)
-        words = word_weights(weights_PTS, self.tokenizer.pieces(source_ids), self.tokenizer.pieces(target_ids))
-        return links(words, self.choice)
+        return links(word_weights(weights_PTS, *self._pieces(source_ids, target_ids)), self.choice)
 
     def align_translation(self, translation: Translation, rank: int = 0) -> Alignment:
         """The alignment of a translated line with its n-th best translation; the parts of a split line in a row."""
@@ -132,26 +134,17 @@ class Aligner:
         for source_ids, part in zip(translation.source_ids, translation.hypotheses[rank].parts, strict=True):
             aligned = self.align(source_ids, part.ids)
             found += [(source_words + i, target_words + j) for i, j in aligned]
-            source_words += num_words(self.tokenizer.pieces(source_ids))
-            target_words += num_words(self.tokenizer.pieces(part.ids))
+            source, target = self._pieces(source_ids, part.ids)
+            source_words += num_words(source)
+            target_words += num_words(target)
         return tuple(found)
+
+    def _pieces(self, source_ids: Sequence[int], target_ids: Sequence[int]) -> tuple[list[str], list[str]]:
+        source, target = self.languages
+        return apart(self.tokenizer.pieces(source_ids), source), apart(self.tokenizer.pieces(target_ids), target)
 
 
 # ----------------------------------------------------------------------------------------------------- pieces → words
-
-
-def word_of_piece(pieces: Sequence[str]) -> list[int]:
-    """For each piece the number of the word that it is part of; a word begins where a piece begins with a space."""
-    words, word = [], -1
-    for piece in pieces:
-        word += piece.startswith(SPACE) or word < 0
-        words.append(word)
-    return words
-
-
-def num_words(pieces: Sequence[str]) -> int:
-    """How many words they spell."""
-    return max(word_of_piece(pieces), default=-1) + 1
 
 
 def _is_mark(piece: str) -> bool:

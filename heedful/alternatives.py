@@ -2,8 +2,8 @@
 
 The alternatives for a word are the likeliest tokens behind all that stands before it, of those that begin a word or end
 the translation; each is finished to a whole word, and to a whole translation, by the search that made the translation.
-The confidence in a word is the probability of its pieces, given what stands before them. Words are what stands between
-spaces, counted from 0.
+The confidence in a word is the probability of its pieces, given what stands before them. Words are those of `words.py`,
+counted from 0.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import math
 from dataclasses import dataclass, replace
 from itertools import compress
 
-from heedful.alignment import num_words, word_of_piece
 from heedful.counting import counted
 from heedful.engines import Foresight, Request, SearchOptions
 from heedful.errors import ConfigError, DataError
 from heedful.search import Hypothesis
 from heedful.tokenizer import SPACE, Tokenizer
 from heedful.translation import TextHypothesis, Translation, Translator
+from heedful.words import apart, num_words, word_of_piece
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +40,13 @@ class Alternative:
 
 def word_confidences(hypothesis: TextHypothesis) -> list[Word]:
     """The words of a translation, each with its probability; empty where the engine gave no token scores."""
-    return [word for part in hypothesis.parts for word in _words(part, hypothesis.tokenizer)]
+    return [word for part in hypothesis.parts for word in _words(part, hypothesis.tokenizer, hypothesis.language)]
 
 
-def _words(part: Hypothesis, tokenizer: Tokenizer) -> list[Word]:
+def _words(part: Hypothesis, tokenizer: Tokenizer, language: str) -> list[Word]:
     if not part.token_log_probs:
         return []
-    pieces = tokenizer.pieces(part.ids)
+    pieces = apart(tokenizer.pieces(part.ids), language)
     places: list[list[int]] = [[] for _ in range(num_words(pieces))]
     for place, word in enumerate(word_of_piece(pieces)):
         places[word].append(place)
@@ -68,7 +68,7 @@ def alternatives_at(
 
     Its own word is among them, unless `count` others begin with likelier pieces.
     """
-    part_number, begin = _place(translator.tokenizer, translation, position)
+    part_number, begin = _place(translator, translation, position)
     part = translation.hypotheses[0].parts[part_number]
     request = Request(translation.source_ids[part_number], part.ids[:begin])
     eos = translator.tokenizer.eos_id
@@ -82,7 +82,7 @@ def alternatives_at(
     result = []
     for token, probability in found:
         ids = tuple(request.prefix_ids) if token == eos else next(finished)[0].ids
-        word = _word_at(translator.tokenizer, ids, begin)
+        word = _word_at(translator, ids, begin)
         result.append(Alternative(word, probability, _line(translator, translation, part_number, ids)))
     return result
 
@@ -96,17 +96,18 @@ def _next_tokens(translator: Translator, request: Request, own: tuple[int, ...],
     tokenizer = translator.tokenizer
     likeliest = translator.engine.next_tokens(request, tokenizer.vocab_size)
     pieces = tokenizer.pieces(token for token, _ in likeliest)
-    may_come = [piece.startswith(SPACE) or token in own for (token, _), piece in zip(likeliest, pieces, strict=True)]
+    begins = [apart([piece], translator.target_language)[0].startswith(SPACE) for piece in pieces]
+    may_come = [begin or token in own for (token, _), begin in zip(likeliest, begins, strict=True)]
     return list(compress(likeliest, may_come))
 
 
-def _place(tokenizer: Tokenizer, translation: Translation, position: int) -> tuple[int, int]:
+def _place(translator: Translator, translation: Translation, position: int) -> tuple[int, int]:
     """The part of the line, and the piece in it, at which the word begins; behind the last word: the end."""
     before = 0
     parts = translation.hypotheses[0].parts if translation.hypotheses else ()
     for number, part in enumerate(parts):
-        words = word_of_piece(tokenizer.pieces(part.ids))
-        here = num_words(tokenizer.pieces(part.ids))
+        pieces = apart(translator.tokenizer.pieces(part.ids), translator.target_language)
+        words, here = word_of_piece(pieces), num_words(pieces)
         is_last = number == len(parts) - 1
         if 0 <= position - before < here:
             return number, words.index(position - before)
@@ -116,11 +117,10 @@ def _place(tokenizer: Tokenizer, translation: Translation, position: int) -> tup
     raise DataError(f"there is no word {position} in a translation of {counted(before, 'word')}, counted from 0")
 
 
-def _word_at(tokenizer: Tokenizer, ids: tuple[int, ...], begin: int) -> str:
+def _word_at(translator: Translator, ids: tuple[int, ...], begin: int) -> str:
     """The piece there, and all that follow until the next word."""
-    pieces = tokenizer.pieces(ids[begin:])
-    words = word_of_piece(pieces)
-    return tokenizer.decode([i for i, word in zip(ids[begin:], words, strict=True) if word == 0])
+    words = word_of_piece(apart(translator.tokenizer.pieces(ids[begin:]), translator.target_language))
+    return translator.tokenizer.decode([i for i, word in zip(ids[begin:], words, strict=True) if word == 0])
 
 
 def _line(translator: Translator, translation: Translation, part_number: int, ids: tuple[int, ...]) -> str:

@@ -1,7 +1,7 @@
 """Which word looked at which: the weights of every layer and head, for one sentence and one translation of it (§3.2.3).
 
 The translation is forced through the model once, while equation 1 is computed as written and its weights are kept.
-Words are what stands between spaces; a word's weight is the sum over the pieces looked at, and the mean over the pieces
+Words are those of `words.py`; a word's weight is the sum over the pieces looked at, and the mean over the pieces
 that look. In the decoder a row is the piece being written, and a column a piece already written: `<s>` is the zero
 vector that stands before the first. Nothing here knows drawings, pages or commands.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from threading import Lock
 from typing import Literal, get_args
@@ -30,6 +30,7 @@ from heedful.model.transformer import Transformer
 from heedful.packed import pack_source, pack_target, shift_right
 from heedful.tokenizer import SPACE, Tokenizer
 from heedful.translation import Translator, one_line
+from heedful.words import apart, num_words, word_of_piece
 
 Kind = Literal["cross", "encoder", "decoder"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -53,12 +54,11 @@ class Tokens:
     words: tuple[str, ...]
     word_of_piece: tuple[int, ...]
 
-    def in_pieces_if_one(self) -> Tokens:
-        """The same; where all of it is one word, as in a language without spaces, every piece counts as a word."""
-        if len(self.words) > 2:  # beside a word there is its `<s>` or `</s>`
-            return self
-        words = tuple(piece.lstrip(SPACE) or piece for piece in self.pieces)
-        return replace(self, words=words, word_of_piece=tuple(range(len(words))))
+    def text_before(self, word: int) -> str:
+        """All words before this one, as they are written."""
+        firsts = [self.pieces[self.word_of_piece.index(n)] for n in range(word)]
+        pairs = zip(firsts, self.words, strict=False)
+        return "".join(f" {word}" if first.startswith(SPACE) else word for first, word in pairs).strip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +97,6 @@ class AttentionMap:
         """Those that are looked at."""
         return self.target_in if kind == "decoder" else self.source
 
-    def in_pieces_if_one(self) -> AttentionMap:
-        """The same; a side that is one word stands in its pieces."""
-        source, target, read = (side.in_pieces_if_one() for side in (self.source, self.target, self.target_in))
-        return replace(self, source=source, target=target, target_in=read)
-
     def words(self, kind: Kind) -> Tensor:
         """The weights from word to word: the sum over the pieces looked at, the mean over those that look."""
         look_WT, seen_WS = _members(self.rows(kind)), _members(self.columns(kind))
@@ -119,7 +114,8 @@ def map_of_ids(translator: Translator, source_ids: Sequence[int], target_ids: Se
     model, tokenizer = the_model(translator), translator.tokenizer
     if not source_ids:
         raise DataError("there is no text to look at: the sentence is blank")
-    source, target = (tokens_of(tokenizer, [*ids, tokenizer.eos_id]) for ids in (source_ids, target_ids))
+    source = tokens_of(tokenizer, [*source_ids, tokenizer.eos_id], translator.source_language)
+    target = tokens_of(tokenizer, [*target_ids, tokenizer.eos_id], translator.target_language)
     reading = read(model, source.ids, target.ids)
     weights = {kind: _weights(reading, kind, model) for kind in KINDS}
     return AttentionMap(source, target, shifted(target), weights, reading)
@@ -189,14 +185,14 @@ def _weights(reading: Reading, kind: Kind, model: Transformer) -> Tensor:
     return torch.stack([reading.recorders[place(kind, layer)].weights[0] for layer in layers]).float().cpu()
 
 
-def tokens_of(tokenizer: Tokenizer, ids: Sequence[int]) -> Tokens:
-    """Ids as pieces and words; a word begins with a space, and eos is a word of its own."""
+def tokens_of(tokenizer: Tokenizer, ids: Sequence[int], language: str) -> Tokens:
+    """Ids, the last of which is eos, as pieces and words; eos is a word of its own."""
     pieces = tokenizer.pieces(ids)
-    begins = [i == 0 or p.startswith(SPACE) or ids[i] == tokenizer.eos_id for i, p in enumerate(pieces)]
-    word_of_piece = tuple(int(n) - 1 for n in np.cumsum(begins))
-    parts = [[index for index, owner in zip(ids, word_of_piece, strict=True) if owner == n] for n in range(sum(begins))]
+    spoken = apart(pieces[:-1], language)
+    owners = (*word_of_piece(spoken), num_words(spoken))
+    parts = [[index for index, owner in zip(ids, owners, strict=True) if owner == n] for n in range(owners[-1] + 1)]
     words = [tokenizer.decode(part).strip() or "".join(tokenizer.pieces(part)) for part in parts]
-    return Tokens(tuple(ids), tuple(pieces), tuple(words), word_of_piece)
+    return Tokens(tuple(ids), tuple(pieces), tuple(words), owners)
 
 
 def shifted(target: Tokens) -> Tokens:

@@ -112,7 +112,6 @@ def _is_from_right(direction: str) -> bool:
 
 def view(found: AttentionMap, kind: Kind, *, layer: int | None = None, head: int | None = None) -> View:
     """The map of one head, or the mean of a layer's; the last layer unless told. Both count from 1."""
-    found = found.in_pieces_if_one()
     weights_LHWW = found.words(kind)
     layer = weights_LHWW.size(0) if layer is None else layer
     check_place(layer, head, *weights_LHWW.shape[:2])

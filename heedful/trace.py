@@ -220,7 +220,7 @@ def examples(found: AttentionMap) -> list[dict[str, Any]]:
     for row, (token, word) in enumerate(zip(target.ids, target.word_of_piece, strict=True)):
         of_word[word] += float(log_probs_TV[row, token])
     return [
-        {"prefix": " ".join(target.words[:place]), "next": word, "p": _probability(of_word[place])}
+        {"prefix": target.text_before(place), "next": word, "p": _probability(of_word[place])}
         for place, word in enumerate(target.words)
     ]
 

@@ -50,6 +50,7 @@ class TextHypothesis:
     text: str
     parts: tuple[Hypothesis, ...]
     tokenizer: Tokenizer = field(repr=False, compare=False)
+    language: str = field(default="", repr=False, compare=False)
 
     @property
     def score(self) -> float:
@@ -285,7 +286,7 @@ class Translator:
             ranks = [tuple(part[min(n, len(part) - 1)] for part in found) for n in range(max(map(len, found)))]
         glues = tuple([part.glue for part in line.parts])
         texts = [(self.joined([part.ids for part in rank], glues), rank) for rank in ranks]
-        hypotheses = tuple([TextHypothesis(text, rank, self.tokenizer) for text, rank in texts])
+        hypotheses = tuple([TextHypothesis(text, rank, self.tokenizer, self.target_language) for text, rank in texts])
         source_ids = tuple([tuple(part.ids) for part in line.parts])
         return Translation(line.source, hypotheses[0].text, hypotheses, len(line.parts), source_ids, glues)
 

@@ -28,7 +28,6 @@ from heedful.alignment import (
     pharaoh,
     regression,
     ways_to_look,
-    word_of_piece,
     word_weights,
 )
 from heedful.attention_map import KINDS, map_of_ids, the_model
@@ -37,6 +36,7 @@ from heedful.config import ModelConfig
 from heedful.errors import DataError
 from heedful.grammar import built_in_corpus
 from heedful.translation import Translator
+from heedful.words import word_of_piece
 from tests.small_models import TEXT, small_model
 
 CPU = torch.device("cpu")
@@ -67,12 +67,6 @@ def test_the_error_rate_counts_what_both_have() -> None:
     assert alignment_error_rate([((0, 1),), ((1, 0),)], gold) == 1
     assert alignment_error_rate([((0, 0), (0, 1)), ((0, 0),)], gold) == pytest.approx(1 - 2 * 2 / 6)
     assert alignment_error_rate([()], [()]) == 0
-
-
-def test_words_begin_where_a_piece_begins_with_a_space() -> None:
-    assert word_of_piece(["▁the", "▁c", "at", ".", "▁", "<0xF0>"]) == [0, 1, 1, 1, 2, 2]
-    assert word_of_piece(["a", "b", "▁c"]) == [0, 0, 1]
-    assert word_of_piece([]) == []
 
 
 def test_a_word_is_aligned_by_its_first_piece_and_marks_do_not_count() -> None:

@@ -106,6 +106,23 @@ def test_the_parts_of_a_split_line_are_joined_as_in_its_translation(
     assert [one.text for one in found if not one.word] == [translation.text]
 
 
+def test_in_a_language_without_spaces_every_piece_is_a_word(translator: Translator) -> None:
+    data = msgspec.structs.replace(translator.config.data, target_language="zh")
+    into = Translator(translator.engine, translator.tokenizer, msgspec.structs.replace(translator.config, data=data))
+    (translation,) = into.translate([TEXT[0]])
+    (hypothesis,) = translation.hypotheses
+    words = word_confidences(hypothesis)
+    assert len(words) == len(hypothesis.pieces) - 1
+    assert [word.probability for word in words] == pytest.approx([math.exp(p) for p in hypothesis.token_log_probs[:-1]])
+    inside = next(place for place, piece in enumerate(hypothesis.pieces) if place and not piece.startswith("▁"))
+    before = into.tokenizer.decode(hypothesis.parts[0].ids[:inside])
+    found = alternatives_at(into, translation, inside, count=4)
+    assert len(found) == 4
+    assert all(one.text.startswith(before) for one in found)
+    (own,) = [one for one in found if one.text == translation.text]
+    assert own.word == words[inside].text
+
+
 def test_a_place_that_is_not_there_is_named(translator: Translator, translation: Translation) -> None:
     for position in (-1, words_of(translation) + 1):
         with pytest.raises(DataError, match=f"no word {position}"):

@@ -50,7 +50,7 @@ def test_the_decoder_does_not_look_ahead(found: AttentionMap) -> None:
 def test_words_are_what_stands_between_spaces(translator: Translator) -> None:
     for text in TEXT:
         ids = translator.tokenizer.encode(text)
-        tokens = tokens_of(translator.tokenizer, [*ids, translator.tokenizer.eos_id])
+        tokens = tokens_of(translator.tokenizer, [*ids, translator.tokenizer.eos_id], "de")
         assert list(tokens.words) == [*text.split(" "), "</s>"]
         second = [piece for piece, word in zip(tokens.pieces, tokens.word_of_piece, strict=True) if word == 1]
         assert "".join(second).replace("▁", "") == text.split(" ")[1]

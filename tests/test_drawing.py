@@ -16,7 +16,6 @@ from heedful.attention_map import KINDS, AttentionMap, attention_map
 from heedful.cli import commands
 from heedful.drawing import STATIC, View, bundle, html, png, svg, view
 from heedful.errors import ConfigError, DeviceError, HeedfulError
-from heedful.tokenizer import SPACE
 from heedful.translation import Translator
 from tests.small_models import small_model
 from tests.small_translator import TEXT, save_translator, small_translator
@@ -117,11 +116,9 @@ def test_a_sentence_without_spaces_is_drawn_in_its_pieces(tmp_path: Path) -> Non
     languages = {"source_language": "zh", "target_language": "en"}
     translator = Translator.load(small_model(tmp_path / "zh", text=text, data=languages), device="cpu")
     found = attention_map(translator, "老师喜欢今天", "the teacher")
-    assert found.source.words[-1] == "</s>"
-    assert len(found.source.words) == 2
     shown = view(found, "cross")
-    assert "".join(shown.columns).lstrip(SPACE) == "老师喜欢今天</s>"
-    assert len(shown.columns) == len(found.source.pieces) > 3
+    assert "".join(shown.columns) == "老师喜欢今天</s>"
+    assert len(shown.columns) > 3
     assert shown.rows == found.target.words
     assert all(sum(share or 0 for share in row) == pytest.approx(1, abs=1e-4) for row in shown.shares)
     assert view(found, "encoder").rows == shown.columns

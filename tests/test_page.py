@@ -807,6 +807,30 @@ def test_text_from_right_to_left_is_mirrored(page: Any, from_the_right: str) -> 
     assert page.evaluate("document.documentElement.scrollWidth") <= 400
 
 
+CHINESE = "动物没有过马路，因为它太累了。"
+JAPANESE = "動物は疲れていたので 道を渡らなかった。"
+
+
+def test_a_language_without_spaces_stands_in_its_pieces(page: Any) -> None:
+    from heedful.web.server import create_app
+    from tests.served import serving
+
+    into_japanese = taught_translator("zh", "ja", (CHINESE, JAPANESE))
+    with serving(create_app([into_japanese])) as url:
+        translated(page, url, text=CHINESE)
+        assert page.locator("#target").inner_text() == JAPANESE
+        assert page.locator(".source-words").inner_text() == CHINESE
+        words = page.locator(".target-words .word").all_inner_texts()
+        assert "".join(words) == JAPANESE.replace(" ", "")
+        assert len(words) == len(into_japanese.tokenizer.encode(JAPANESE)) > 2
+        page.locator(".target-words .word").nth(2).click()
+        choice = page.locator(".popover button.choice:not(.own)").first
+        choice.click()
+        sync_api.expect(page.locator("#target")).not_to_have_text(JAPANESE)
+        page.wait_for_selector(".target-words .word")
+        assert page.locator("#target").inner_text().replace(" ", "").startswith("".join(words[:2]))
+
+
 def test_viridis_can_be_chosen_and_linked_to(page: Any, server: str) -> None:
     translated(page, server)
     paint = "node => getComputedStyle(node).backgroundColor"

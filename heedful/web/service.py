@@ -104,7 +104,8 @@ def _aligner(pair: Pair) -> Aligner | None:
     if not isinstance(looking.engine, TorchEngine):
         return None
     model, tokenizer = looking.engine.models[0], looking.tokenizer
-    return Aligner(model, tokenizer, choice_for(model, tokenizer, (pair.source, pair.target)))
+    languages = pair.source, pair.target
+    return Aligner(model, tokenizer, choice_for(model, tokenizer, languages), languages)
 
 
 def _check_languages(pairs: Sequence[Pair]) -> None:

@@ -10,6 +10,7 @@ import { figure, table } from "./table.js";
 import { decodeFrom } from "./translate.js";
 import { beamTree } from "./tree.js";
 import { hypothesis, pieceWeights } from "./weights.js";
+import { spaced } from "./words.js";
 
 /** @type {any} */ let places;
 let playing = 0;
@@ -149,15 +150,17 @@ function looks(best, step) {
   const words = h(
     "p",
     { class: "words looks", dir: directionOf(trace.source.words), lang: trace.source.language },
-    trace.source.words.flatMap((word, j) => [
-      h(
-        "span",
-        { class: "word", dir: "auto", title: percent(shares[j]), style: { "--tint": `${Math.round(60 * shares[j])}%` } },
-        word,
-        h("sub", {}, shares[j] >= 0.05 ? Math.round(100 * shares[j]) : ""),
+    spaced(
+      trace.source.words.map((word, j) =>
+        h(
+          "span",
+          { class: "word", dir: "auto", title: percent(shares[j]), style: { "--tint": `${Math.round(60 * shares[j])}%` } },
+          word,
+          h("sub", {}, shares[j] >= 0.05 ? Math.round(100 * shares[j]) : ""),
+        ),
       ),
-      " ",
-    ]),
+      trace.source,
+    ),
   );
   return figure(
     "looks",

@@ -271,9 +271,18 @@ function drawTarget() {
   const best = hypothesis();
   speak(parts.output, trace.target.language, best.words);
   speak(parts.words, trace.source.language, trace.source.words);
-  const words = spaced(best.words.slice(0, -1).map((word, i) => targetWord(best, word, i, decodeFrom)));
+  const words = spaced(
+    best.words.slice(0, -1).map((word, i) => targetWord(best, word, i, decodeFrom)),
+    best,
+  );
   show(parts.output, areSeveral() ? wholeView(words, chooseSentence) : words);
-  show(parts.words, spaced(trace.source.words.slice(0, -1).map((word, i) => sourceWord(word, i))));
+  show(
+    parts.words,
+    spaced(
+      trace.source.words.slice(0, -1).map((word, i) => sourceWord(word, i)),
+      trace.source,
+    ),
+  );
   show(parts.alternatives, alternatives(trace));
   drawLanguages();
   mark();

@@ -9,8 +9,11 @@ import { headsOf, layerOf, matrix } from "./weights.js";
 
 const UNSURE = 0.7;
 
-/** Nodes with a space between each two. */
-export const spaced = (nodes) => nodes.flatMap((node, i) => (i ? [" ", node] : [node]));
+/** Nodes for the first words of a side, with a space between two where the text has one. */
+export const spaced = (nodes, side) => nodes.flatMap((node, i) => (i && isApart(side, i) ? [" ", node] : [node]));
+
+/** Does a space stand before this word? Chinese, for one, has none, and its words are pieces. */
+const isApart = (side, word) => /^(▁|<\/s>$)/.test(side.pieces[side.word_of_piece.indexOf(word)]);
 
 /** How sure the model was of a word: the least sure of its pieces. */
 function sureness(best, word) {
@@ -128,7 +131,7 @@ export function alternatives(trace) {
         h(
           "span",
           { class: "text", dir: "auto", lang: trace.target.language },
-          spaced(marked(best, each.words).slice(0, -1)),
+          spaced(marked(best, each.words).slice(0, -1), each),
         ),
         h("span", { class: "score muted small", title: t("score.title") }, number(each.score ?? each.log_prob)),
       ),

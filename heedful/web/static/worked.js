@@ -10,6 +10,7 @@ import { nothingYet } from "./sentences.js";
 import { get, set, subscribe } from "./store.js";
 import { table } from "./table.js";
 import { headsOf, layerOf, selectionOf, sides, vectorsOf } from "./weights.js";
+import { spaced } from "./words.js";
 
 /** @type {any} */ let place;
 /** A word kept to be compared with one of another sentence. @type {any} */ let kept = null;
@@ -201,7 +202,7 @@ const stackOf = (kind) => (kind === "encoder" ? "encoder" : "decoder");
 function memory(kind, row) {
   const { rows } = sides(kind);
   const all = tensor(vectorsOf(kind).states[stackOf(kind)]);
-  const sentence = rows.words.slice(0, -1).join(" ");
+  const sentence = spaced(rows.words.slice(0, -1), rows).join("");
   return {
     name: `${readable(rows.pieces[row])} (${sentence.length > 32 ? `${sentence.slice(0, 31)}…` : sentence})`,
     vectors: [...Array(all.shape[0]).keys()].map((layer) => Float32Array.from(at(all, layer, row).values)),
