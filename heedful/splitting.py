@@ -15,10 +15,14 @@ from heedful.languages import has_spaces
 from heedful.tokenizer import Tokenizer
 
 # What may end a sentence, with the quotes and brackets that close behind it: a full stop before a space (or that of
-# Arabic, Urdu, Hindi, Armenian, Amharic), or its East Asian, Khmer and Burmese brothers before anything. A run of marks
-# is looked at from its first one only: no other could end elsewhere.
-_STOPS = ".!?…؟۔।॥։።"
-_END = re.compile(rf"""(?<![{_STOPS}])[{_STOPS}]+["'”’»“)\]]*(?=\s)|[。｡！？។။]+["”’」』）]*""")
+# Arabic, Urdu, Hindi, Armenian, Amharic), or its East Asian, Khmer and Burmese brothers before anything, but for what
+# says in Japanese that it was a quote (「…。」と言った). A run of marks is looked at from its first one only: no
+# other could end elsewhere.
+_STOPS, _FULL_STOPS, _CLOSING = ".!?…؟۔।॥։።", "。｡！？។။", '"”’」』）'
+_END = re.compile(
+    rf"""(?<![{_STOPS}])[{_STOPS}]+["'”’»“)\]]*(?=\s)"""
+    rf"""|(?<![{_FULL_STOPS}])[{_FULL_STOPS}]++(?:[{_CLOSING}]++(?!と|って|など|[、，])|(?![{_CLOSING}]))"""
+)
 _WORD_BEFORE_STOP = re.compile(r"(\w+)\.$")
 # A full stop behind these is no end, as far as one can tell (English and German).
 _ABBREVIATIONS = re.compile(

@@ -21,6 +21,7 @@ CHINESE = "今天老师喜欢书"
         "آپ کیسے ہیں؟| میں ٹھیک ہوں۔| شکریہ۔",
         "هل هذا بيت؟| هذا بيت.",
         "「はい。」|「いいえ。」",
+        "「行こう。」と彼は言った。|「え？』』って。|「はい。」、「いいえ。」など。|本当！？|そう。",
         "ខ្ញុំ។|ទៅ។",
         'He said "Stop." |Then he left.',
     ],
@@ -29,7 +30,9 @@ def test_sentences_end_as_their_language_ends_them(text: str) -> None:
     assert sentences(text.replace("|", "")) == [part.strip() for part in text.split("|")]
 
 
-@pytest.mark.parametrize("text", ["！" * 100_000 + "」a", "." * 100_000 + "a", "。」" * 50_000 + "a"])
+@pytest.mark.parametrize(
+    "text", ["！" * 100_000 + "」a", "." * 100_000 + "a", "。」" * 50_000 + "a", "！" * 100_000 + "」と"]
+)
 def test_marks_without_end_take_no_time(text: str) -> None:
     began = time.monotonic()
     sentences(text)
