@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     )
     from heedful.evaluation import Report, evaluate, evaluate_files, evaluate_model
     from heedful.pipeline import Outcome
+    from heedful.training import CheckpointRecord, EndRecord, PaceRecord, Scores, StepRecord, ValidationRecord
     from heedful.translation import Translation, Translator
 
 __version__ = "0.1.0"
@@ -38,17 +39,23 @@ __all__ = [
     "Aligner",
     "Card",
     "CheckpointError",
+    "CheckpointRecord",
     "ConfigError",
     "DataError",
     "DeviceError",
+    "EndRecord",
     "HeedfulError",
     "Outcome",
+    "PaceRecord",
     "Report",
     "Sampling",
+    "Scores",
     "SearchOptions",
+    "StepRecord",
     "TrainingError",
     "Translation",
     "Translator",
+    "ValidationRecord",
     "__version__",
     "alternatives_at",
     "evaluate",
@@ -70,6 +77,7 @@ _HOME = {
     "errors": ("CheckpointError", "ConfigError", "DataError", "DeviceError", "HeedfulError", "TrainingError"),
     "evaluation": ("Report", "evaluate", "evaluate_files", "evaluate_model"),
     "pipeline": ("Outcome",),
+    "training": ("CheckpointRecord", "EndRecord", "PaceRecord", "Scores", "StepRecord", "ValidationRecord"),
     "translation": ("Translation", "Translator"),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}

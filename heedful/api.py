@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from heedful.config import Layer
 from heedful.errors import ConfigError
 from heedful.evaluation import Report
+from heedful.interruption import Interrupted, Interruption
 from heedful.model_evaluation import card_place, evaluate_models, keep_on_card
 from heedful.pipeline import Outcome, run_training
 from heedful.planning import Order
@@ -20,12 +26,12 @@ Paths: TypeAlias = str | PathLike[str] | Iterable[str | PathLike[str]]
 
 
 def train(
-    source: Paths,
-    target: Paths,
+    source: Paths | None,
+    target: Paths | None,
     output: str | PathLike[str],
     *,
-    valid_source: Paths = (),
-    valid_target: Paths = (),
+    valid_source: Paths | None = None,
+    valid_target: Paths | None = None,
     preset: str | None = None,
     recipe: str | PathLike[str] | None = None,
     settings: Mapping[str, Any] | None = None,
@@ -36,10 +42,15 @@ def train(
 ) -> Outcome:
     """Train a translator from aligned text files into the run folder `output`, or go on with that run.
 
-    `settings` are named as in a recipe: `{"train.steps": 500, "model.dropout": 0.3}`. `on_record` is called with what
-    happens (steps, validations, checkpoints), `say` with what the command would tell its user. Nothing is printed.
-    Torch's flags and the CPU's random numbers are then as they were, a GPU's are not; another thread that draws such
-    numbers meanwhile changes the weights.
+    A TSV has no target file, and a run that goes on knows its text: None. `settings` are named as in a recipe:
+    `{"train.steps": 500, "model.dropout": 0.3}`. `on_record` is called with what happens, each time a `StepRecord`,
+    `ValidationRecord`, `CheckpointRecord`, `PaceRecord` or `EndRecord`; `say` with what the command would tell its
+    user, warnings among it. Nothing is printed.
+
+    Ctrl-C, or a notebook's ■, ends the run after its next step, with a checkpoint, as a KeyboardInterrupt; the same
+    call goes on from there. (In another thread than the main one, or where SIGINT has a handler, it does what it does
+    there.) Torch's flags and the CPU's random numbers are then as they were, a GPU's are not; another thread that draws
+    such numbers meanwhile changes the weights.
     """
     name, layer = read_recipe(Path(recipe)) if recipe else (None, {})
     files = {"source": source, "target": target, "valid_source": valid_source, "valid_target": valid_target}
@@ -48,7 +59,26 @@ def train(
     layers = (layer, data, *(_setting(key, value) for key, value in (settings or {}).items()))
     title = Path(recipe).stem if recipe else ""
     order = Order(Path(output), preset or name, layers, Path(from_model) if from_model else None, device, title)
-    return run_training(order, say=say or (lambda _: None), on_record=lambda _, r: on_record(r) if on_record else None)
+    with _interruptible() as stop:
+        return run_training(
+            order,
+            say=say or (lambda _: None),
+            on_record=lambda _, record: on_record(record) if on_record else None,
+            stop=stop,
+        )
+
+
+@contextmanager
+def _interruptible() -> Iterator[Callable[[], bool]]:
+    """Whether to stop, which a KeyboardInterrupt then tells the caller; where that is the meaning of SIGINT."""
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield lambda: False
+        return
+    with Interruption([signal.SIGINT]) as interruption, suppress(Interrupted):
+        yield interruption.requested
+    if interruption.signal:
+        raise KeyboardInterrupt("stopped; the same call goes on from the last checkpoint")
 
 
 def evaluate_saved(
@@ -85,12 +115,13 @@ def evaluate_saved(
     return evaluated.evaluation.report
 
 
-def _names(paths: Paths) -> list[str]:
-    return [fspath(path) for path in ([paths] if isinstance(paths, str | PathLike) else paths)]
+def _names(paths: Paths | None) -> list[str]:
+    return [fspath(path) for path in ([paths] if isinstance(paths, str | PathLike) else paths or ())]
 
 
 def _setting(name: str, value: Any) -> Layer:
     section, dot, field = name.partition(".")
     if not dot:
         raise ConfigError(f"settings[{name!r}]: a setting is named section.field, such as train.steps")
-    return {section: {field: list(value) if isinstance(value, tuple) else value}}
+    plain = value.item() if isinstance(value, np.generic) else value
+    return {section: {field: list(plain) if isinstance(plain, tuple) else plain}}

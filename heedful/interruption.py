@@ -50,13 +50,14 @@ class Interruption(AbstractContextManager["Interruption"]):
     Until somebody asks there is nothing to save yet, so that a signal ends at once; a second Ctrl-C does, too.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, signals: Sequence[signal.Signals] = SIGNALS) -> None:
+        self.signals = signals
         self.signal: int | None = None
         self.is_asked_for = self.has_ended = False
         self.handlers: dict[int, Any] = {}
 
     def __enter__(self) -> Interruption:
-        self.handlers = {number: signal.signal(number, self._note) for number in SIGNALS}
+        self.handlers = {number: signal.signal(number, self._note) for number in self.signals}
         return self
 
     def _note(self, number: int, frame: FrameType | None) -> None:

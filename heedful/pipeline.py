@@ -1,8 +1,8 @@
 """The whole road (§5, §6.1): text files → tokenizer → shards → training → averaged model, in one run folder.
 
-Every step is done once: what a run folder already holds is used as it is. So starting a finished run does nothing, and
-starting one that was killed goes on from its last checkpoint. It knows the order of things, and how none of them is
-done.
+Every step is done once: what a run folder already holds is used as it is. So starting a finished run only averages its
+checkpoints anew, and starting one that was killed goes on from its last checkpoint. It knows the order of things, and
+how none of them is done.
 """
 
 from __future__ import annotations
@@ -257,7 +257,8 @@ def _train(
     on_record: Callable[[Config, Record], None],
     say: Callable[[str], None],
 ) -> Outcome:
-    run, scores, reason = order.run, None, ""
+    run, reason = order.run, ""
+    scores = _last_scores(run)
     trainer.progress = _with_validations(trainer.progress, run, trainer.config.train.steps)
     for record in train(trainer, shards, run, validate=validate, stop=stop):
         if isinstance(record, ValidationRecord):
@@ -272,6 +273,15 @@ def _train(
         _finish(trainer, run, say)
     model, progress = run / MODEL if finished else None, trainer.progress
     return Outcome(run, model, progress.step, progress.seconds, reason, scores)
+
+
+def _last_scores(run: Path) -> Scores | None:
+    """Those of the last validation that a run has behind it."""
+    records = run_metrics(run)["validation"] if (run / METRICS).is_file() else []
+    if not records:
+        return None
+    loss, perplexity, bleu = (records[-1].get(name) for name in ("loss", "perplexity", "bleu"))
+    return Scores(math.nan if loss is None else loss, math.nan if perplexity is None else perplexity, bleu)
 
 
 def _with_validations(progress: Progress, run: Path, steps: int) -> Progress:

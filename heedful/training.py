@@ -49,8 +49,8 @@ class StepRecord:
     step: int
     loss: float
     perplexity: float
-    learning_rate: float
-    gradient_norm: float
+    learning_rate: float  # of this step
+    gradient_norm: float  # of the last step in which it was finite
     target_tokens: int  # since the start of the run
     tokens_per_second: float
     seconds: float  # since the start of the run, interruptions not counted
