@@ -20,7 +20,7 @@ from msgspec import Struct
 from heedful.corpus import language_of, read_lines
 from heedful.counting import counted
 from heedful.errors import DataError
-from heedful.languages import base_language
+from heedful.languages import base_language, is_code
 from heedful.lines import STDIN, input_lines
 from heedful.paper_bleu import has_paper_bleu, has_tokenised_bleu, lowercased_tokenised_bleu, paper_bleu
 from heedful.scores import (
@@ -104,19 +104,20 @@ class Translates(Protocol):
 
 
 def evaluate(
-    hypotheses: Sequence[str],
+    hypotheses: Iterable[str],
     references: References,
     *,
     language: str = "",
-    hypotheses_name: str = "the hypotheses",
+    hypotheses_name: str = "the list of hypotheses",
     reference_names: Sequence[str] = (),
 ) -> Report:
     """Score hypotheses against one or several references; the names are for error messages.
 
     Where every hypothesis is empty, BLEU is 0 as sacreBLEU has it, with a note.
     """
-    _check(hypotheses, references, hypotheses_name, reference_names)
-    return _report(hypotheses, references, language)
+    lines = hypotheses if isinstance(hypotheses, str) else list(hypotheses)
+    _check(lines, references, hypotheses_name, reference_names)
+    return _report(lines, references, language)
 
 
 def evaluate_files(
@@ -220,7 +221,11 @@ def _report(hypotheses: Sequence[str], references: References, language: str) ->
             if has_tokenised_bleu(language)
             else None
         ),
-        notes=(*_notes(hypotheses, references), *_tokenizer_notes(tokenizer, references[0])),
+        notes=(
+            *_notes(hypotheses, references),
+            *_language_notes(language),
+            *_tokenizer_notes(tokenizer, references[0]),
+        ),
     )
 
 
@@ -242,6 +247,13 @@ def _notes(hypotheses: Sequence[str], references: References) -> list[str]:
     if total > MAX_RESAMPLED_LINES:
         notes.append(f"no intervals: {total} lines are more than the {MAX_RESAMPLED_LINES} that fit in memory")
     return notes
+
+
+def _language_notes(language: str) -> list[str]:
+    """A name instead of a code would leave the paper's BLEU out without a word."""
+    if not language or is_code(language):
+        return []
+    return [f"{language!r} is no code of a language, such as de: metrics of one language were not chosen by it"]
 
 
 def _tokenizer_notes(tokenizer: TokenizerChoice, reference: Sequence[str]) -> list[str]:

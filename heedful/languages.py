@@ -15,6 +15,12 @@ def base_language(code: str) -> str:
     return _SHORT.get(base, base)
 
 
+def is_code(code: str) -> bool:
+    """Has it the form of one, of two or three letters? `German` has not."""
+    base = base_language(code)
+    return len(base) in (2, 3) and base.isascii() and base.isalpha()
+
+
 def has_spaces(code: str) -> bool:
     """Do its words stand between spaces? Of a language that is not known they are held to."""
     return base_language(code) not in WITHOUT_SPACES

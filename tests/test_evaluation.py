@@ -344,6 +344,14 @@ def test_lines_that_look_tokenised_are_noted_without_a_log(caplog: pytest.LogCap
     assert "120 of 120 hypotheses end in ' .' and look tokenised" in report.to_text()
 
 
+def test_a_name_instead_of_a_code_is_noted() -> None:
+    lines = ["Der Hund sah die alte Frau."]
+    (note,) = evaluate(lines, [lines], language="German").notes
+    assert note.startswith("'German' is no code of a language, such as de")
+    for code in ("de", "de-AT", "deu_Latn", "yue", ""):
+        assert evaluate(iter(lines), [lines], language=code).notes == ()
+
+
 def test_empty_and_decomposed_lines_are_noted() -> None:
     report = evaluate(["ein Satz", ""], [["ein Satz", "noch einer"], ["", "u\u0308ber"]])
     assert report.notes == (
