@@ -141,7 +141,7 @@ def positions_of(lengths_N: Lengths) -> Ids:
 def shift_right(ids_T: Ids) -> Ids:
     """The decoder's input: each token moves one place to the right.
 
-    What lands at the start of a sentence (the eos of the one before it) is never looked up: the decoder puts the zero
+    What lands at the start of a sentence (the eos of the one before it) does not count: the decoder puts the zero
     vector there (§3.1; see `model/embedding.py`).
     """
     return np.concatenate([np.zeros(1, dtype=ids_T.dtype), ids_T[:-1]])

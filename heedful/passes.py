@@ -54,7 +54,7 @@ class Objective(nn.Module):
         self.model, self.label_smoothing, self.r_drop = model, label_smoothing, r_drop
 
     def forward(self, batch: Batch) -> Tensor:
-        """The sums over the target tokens: what is trained, and of that the smoothed loss; true log-likelihood."""
+        """Three sums over the target tokens: what is trained; of it the smoothed loss; negative log-likelihood."""
         hidden_TD = self.model.decode(batch.target_in, self.model.encode(batch.source))
         logits_TV = F.linear(hidden_TD, self.model.embedding.weight_VD)
         sums = smoothed_cross_entropy(logits_TV, batch.target_out_T, self.label_smoothing)

@@ -2,8 +2,9 @@
 
 Three ways to compute equation 1, equal by test: `attention` as the paper writes it, which also gives the weights;
 `grouped_attention` for CPUs, padded within groups of like length; `kernels/attention.py` for CUDA, on the packed rows
-themselves. `attend` is the one place that chooses between the fast ones. What may look at what is in the layout; here
-nobody knows tokens, sentences or which of the three uses of §3.2.3 it is.
+themselves. `attend` is the one place that chooses between the fast ones. (Translation, a position at a time, has its
+own in `state.py`, with the √d_k in W_Q.) K is d_k; of values and outputs it is d_v. What may look at what is in the
+layout; here nobody knows tokens, sentences or which of the three uses of §3.2.3 it is.
 """
 
 from __future__ import annotations

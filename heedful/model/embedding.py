@@ -18,9 +18,9 @@ from heedful.model.dropout import Dropout
 def sinusoids(num_positions: int, d_model: int) -> Tensor:
     """§3.5, in float64: PE(pos, 2i) = sin(pos / 10000^(2i/d_model)), PE(pos, 2i+1) = cos(the same)."""
     position_L1 = torch.arange(num_positions, dtype=torch.float64)[:, None]
-    even_D = torch.arange(0, d_model, 2, dtype=torch.float64)
-    angle_LD = position_L1 / 10000 ** (even_D / d_model)
-    return torch.stack([angle_LD.sin(), angle_LD.cos()], dim=-1).flatten(1)[:, :d_model]
+    even_I = torch.arange(0, d_model, 2, dtype=torch.float64)  # 2i
+    angle_LI = position_L1 / 10000 ** (even_I / d_model)
+    return torch.stack([angle_LI.sin(), angle_LI.cos()], dim=-1).flatten(1)[:, :d_model]
 
 
 class SinusoidalPositions(nn.Module):
