@@ -41,7 +41,7 @@ from heedful.model.attention import Recorder, recorded_attention
 from heedful.model.transformer import Transformer
 from heedful.packed import pack_source, pack_target, shift_right
 from heedful.tokenizer import SPACE, Tokenizer
-from heedful.translation import Translation
+from heedful.translation import Translation, one_line
 from heedful.words import apart, num_words, word_of_piece
 
 Alignment: TypeAlias = tuple[tuple[int, int], ...]
@@ -118,8 +118,9 @@ class Aligner:
             _write(kept, choice)
         return cls(loaded.model, loaded.tokenizer, choice, languages)
 
-    def align(self, source_ids: Sequence[int], target_ids: Sequence[int]) -> Alignment:
-        """The alignment of one pair; ids without eos."""
+    def align(self, source: str | Sequence[int], target: str | Sequence[int]) -> Alignment:
+        """The alignment of one pair, as texts or as ids without eos."""
+        source_ids, target_ids = self._ids(source), self._ids(target)
         weights_PTS = ways_to_look(self.model, source_ids, target_ids)
         return links(word_weights(weights_PTS, *self._pieces(source_ids, target_ids)), self.choice)
 
@@ -138,6 +139,9 @@ class Aligner:
             source_words += num_words(source)
             target_words += num_words(target)
         return tuple(found)
+
+    def _ids(self, side: str | Sequence[int]) -> Sequence[int]:
+        return self.tokenizer.encode(one_line(side)) if isinstance(side, str) else side
 
     def _pieces(self, source_ids: Sequence[int], target_ids: Sequence[int]) -> tuple[list[str], list[str]]:
         source, target = self.languages

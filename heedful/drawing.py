@@ -20,7 +20,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from heedful.attention_map import AttentionMap, Kind
+from heedful.attention_map import KINDS, AttentionMap, Kind
 from heedful.errors import ConfigError, DeviceError
 
 STATIC = Path(__file__).parent / "web" / "static"
@@ -93,6 +93,10 @@ class View:
     columns: tuple[str, ...]
     shares: tuple[tuple[float | None, ...], ...]
 
+    def _repr_svg_(self) -> str:
+        """What a notebook shows of it."""
+        return svg(self)
+
     @property
     def is_mirrored(self) -> bool:
         """Columns run as their text does: from the right, if most of their words do."""
@@ -112,6 +116,8 @@ def _is_from_right(direction: str) -> bool:
 
 def view(found: AttentionMap, kind: Kind, *, layer: int | None = None, head: int | None = None) -> View:
     """The map of one head, or the mean of a layer's; the last layer unless told. Both count from 1."""
+    if kind not in KINDS:
+        raise ConfigError(f"kind {kind!r} is unknown; choose one of {', '.join(KINDS)}")
     weights_LHWW = found.words(kind)
     layer = weights_LHWW.size(0) if layer is None else layer
     check_place(layer, head, *weights_LHWW.shape[:2])
@@ -125,7 +131,7 @@ def check_place(layer: int | None, head: int | None, num_layers: int, num_heads:
     """Refuse a layer or head that the model does not have."""
     for name, value, most in (("layer", layer, num_layers), ("head", head, num_heads)):
         if value is not None and not 1 <= value <= most:
-            raise ConfigError(f"--{name} {value}: this model has {name}s 1 to {most}")
+            raise ConfigError(f"{name} {value} is not there: this model has {name}s 1 to {most}")
 
 
 def _shares(weights_WW: Tensor, kind: Kind) -> tuple[tuple[float | None, ...], ...]:

@@ -10,6 +10,7 @@ import json
 import math
 import os
 from dataclasses import dataclass, field
+from os import PathLike
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias
 
@@ -20,9 +21,9 @@ Records: TypeAlias = dict[str, list[dict[str, Any]]]
 """Those of each kind."""
 
 
-def run_metrics(run: Path) -> Records:
+def run_metrics(run: str | PathLike[str]) -> Records:
     """All records of a run, by kind."""
-    return Tail(run / METRICS).more()
+    return Tail(Path(run) / METRICS).more()
 
 
 @dataclass(slots=True)

@@ -156,6 +156,8 @@ class Translator:
 
         In precision "fp32" a translation does not depend on what else is translated, on CUDA neither.
         """
+        if any(isinstance(model, list | tuple) for model in models):
+            raise TypeError("load takes each model by itself: load(one, another)")
         if engine not in ENGINES:
             raise ConfigError(f"engine {engine!r} is unknown; choose one of {', '.join(ENGINES)}")
         where = choose_device("cpu" if device == "auto" and engine == "ctranslate2" else device)
@@ -185,7 +187,11 @@ class Translator:
     def translate(
         self, texts: Iterable[str], *, options: SearchOptions | None = None, prefixes: Iterable[str] | None = None
     ) -> list[Translation]:
-        """One translation for each text, in order."""
+        """One translation for each text, in order.
+
+        `dataclasses.replace(translator.options, n_best=4)` are the model's own options but for one; what new
+        `SearchOptions` are not told is the paper's.
+        """
         if isinstance(texts, str):
             raise TypeError("translate takes a list of texts; put the text in brackets: translate([text])")
         texts = list(texts)
@@ -200,6 +206,8 @@ class Translator:
         """The same as a stream. A translation begins with its prefix; that of a split line, in its first part."""
         if isinstance(lines, str) or isinstance(prefixes, str):
             raise TypeError("lines, and prefixes, are several texts; put the text in brackets: [text]")
+        if options is not None and not isinstance(options, SearchOptions):
+            raise TypeError(f"options are SearchOptions, such as SearchOptions(beam_size=8), not {options!r}")
         return self._stream(lines, options or self.options, prefixes)
 
     def _stream(
@@ -218,7 +226,7 @@ class Translator:
         yield from map(_blank, pending)
 
     def score(self, pairs: Iterable[tuple[str, str]]) -> Iterator[ScoredPair]:
-        """How likely given translations are; pairs of any length are scored whole."""
+        """How likely given translations are, as a stream; pairs of any length are scored whole."""
         waiting: deque[tuple[str, str, list[int]]] = deque()
 
         def ids() -> Iterator[tuple[list[int], list[int]]]:

@@ -236,6 +236,12 @@ def test_the_parts_of_a_split_line_are_counted_on(model: Path) -> None:
     assert {j for _, j in found} == set(range(len(translation.text.split(" "))))
 
 
+def test_texts_are_aligned_as_their_ids_are(model: Path) -> None:
+    aligner = Aligner.load(model, device="cpu")
+    ids = [aligner.tokenizer.encode(text) for text in TEXT[:2]]
+    assert aligner.align(*TEXT[:2]) == aligner.align(*ids) != ()
+
+
 def test_a_blank_line_has_no_alignment_and_a_rank_that_is_not_there_is_named(model: Path) -> None:
     translator, aligner = Translator.load(model, device="cpu", engine="torch"), Aligner.load(model, device="cpu")
     text, blank = translator.translate([TEXT[0], " "])

@@ -94,7 +94,7 @@ def test_a_view_holds_the_words_and_the_shares_of_one_head(found: AttentionMap, 
     assert sum(share or 0 for share in one.shares[2]) == pytest.approx(1)
     masked = [share is None for share in one.shares[0]]
     assert any(masked) == (kind == "decoder")
-    with pytest.raises(ConfigError, match="--head 3: this model has heads 1 to 2"):
+    with pytest.raises(ConfigError, match="head 3 is not there: this model has heads 1 to 2"):
         view(found, named, head=3)
 
 
@@ -109,6 +109,13 @@ def test_svg_is_well_formed_whatever_the_words() -> None:
 def test_svg_is_well_formed_with_what_is_no_character() -> None:
     drawn = ElementTree.fromstring(svg(View("a view", ("\ufffea", "b"), ("\uffff", "\x01"), ((1.0, 0.0),) * 2)))
     assert "\ufffda" in [node.text for node in drawn.iter("{http://www.w3.org/2000/svg}text")]
+
+
+def test_a_view_shows_itself_and_a_kind_that_is_none_is_named(found: AttentionMap) -> None:
+    shown = view(found, "cross")
+    assert shown._repr_svg_() == svg(shown)
+    with pytest.raises(ConfigError, match="kind 'self' is unknown; choose one of cross, encoder, decoder"):
+        view(found, "self")  # type: ignore[arg-type]
 
 
 def test_a_sentence_without_spaces_is_drawn_in_its_pieces(tmp_path: Path) -> None:

@@ -44,6 +44,8 @@ def test_the_python_example_runs(name: str, tmp_path: Path) -> None:
     (example,) = blocks(name, "python")
     quick = example.replace('"train.steps": 600', '"train.steps": 2')
     assert quick != example, "the example trains 600 steps"
+    (notebook,) = blocks("docs/attention.md", "python")
+    quick += notebook + 'print(view(found, "cross")._repr_svg_())'
     done = subprocess.run(
         [sys.executable, "-c", quick],
         cwd=tmp_path,
@@ -54,6 +56,7 @@ def test_the_python_example_runs(name: str, tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "nrefs:1" in done.stdout
+    assert done.stdout.rstrip().endswith("</svg>")
 
 
 @pytest.mark.parametrize("name", [*READMES, "docs/guide.md"])

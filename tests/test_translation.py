@@ -340,6 +340,13 @@ def test_a_bare_string_is_not_a_list_of_texts(echo: Translator) -> None:
         echo.translate("cat")
 
 
+def test_options_are_search_options_and_models_stand_each_by_itself(echo: Translator) -> None:
+    with pytest.raises(TypeError, match=r"SearchOptions\(beam_size=8\)"):
+        echo.translate(["cat"], options={"beam_size": 2})  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"load\(one, another\)"):
+        Translator.load(["one", "another"])  # type: ignore[arg-type]
+
+
 def test_a_lone_surrogate_is_an_error_that_names_it(echo: Translator) -> None:
     with pytest.raises(DataError, match=r"U\+D800"):
         echo.translate(["cat \ud800"])

@@ -49,7 +49,7 @@ class Sampling:
     def __post_init__(self) -> None:
         _check(
             0 < self.temperature < math.inf,
-            f"temperature = {self.temperature} is not above 0; for the likeliest token do not sample (--greedy)",
+            f"temperature = {self.temperature} is not above 0; for the likeliest token do not sample",
         )
         _check(self.top_k >= 0, f"top_k = {self.top_k} is below 0 (0: all tokens)")
         _check(0 < self.top_p <= 1, f"top_p = {self.top_p} is not above 0 and at most 1")
