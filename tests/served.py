@@ -14,7 +14,7 @@ from heedful.config import resolve
 from heedful.engines import Computing, Hypothesis, Request, SearchOptions
 from heedful.tokenizer import Tokenizer
 from heedful.translation import Translator
-from heedful.web.server import configured, listen
+from heedful.web.server import BACKLOG, configured, listen
 
 TOKENIZER = Tokenizer.learn_at_most(["a b c d e f g", "the cat sat on the mat"] * 3, 400, seed=1)
 
@@ -58,6 +58,7 @@ def serving(app: Starlette) -> Iterator[str]:
         try:
             while not server.started:
                 time.sleep(0.01)
+            listener.listen(BACKLOG)
             yield f"http://127.0.0.1:{listener.getsockname()[1]}"
         finally:
             app.state.front.draining = server.should_exit = True

@@ -16,7 +16,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -707,14 +707,17 @@ def test_who_looks_inside_changes_nobodys_translation(run: Path) -> None:
 
 
 @contextmanager
-def server_process(*arguments: object) -> Iterator[tuple[subprocess.Popen[str], tuple[str, int]]]:
-    """`heedful serve` as users start it."""
+def server_process(*arguments: object, shell: str = "") -> Iterator[tuple[subprocess.Popen[str], tuple[str, int]]]:
+    """`heedful serve` as users start it; in a shell that has done this before."""
     command = [sys.executable, "-m", "heedful", "serve", "--port", "0", "--device", "cpu", *map(str, arguments)]
+    command = ["bash", "-c", f'{shell}; exec "$@"', "bash", *command] if shell else command
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
         try:
             assert process.stderr is not None
             said = process.stderr.readline()
+            if "ulimit" in said:
+                said = process.stderr.readline()
             assert "http://" in said, said + process.stderr.read()
             yield process, address_of(said.split()[-1])
         finally:
@@ -746,6 +749,30 @@ def test_on_sigterm_what_is_in_flight_is_answered_and_the_rest_refused(run: Path
         assert address[0] == "127.0.0.1", "unless told"
         in_loop(lambda: work(process, address))
         assert process.wait(timeout=LONG) == 0
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no such limit")
+def test_more_connections_than_files_fill_no_log(run: Path) -> None:
+    """With `ulimit -n 200` they wrote 108 MB."""
+    with ExitStack() as stack:
+        process, address = stack.enter_context(server_process("-m", run, "--engine", "torch", shell="ulimit -n 200"))
+        lines = [stack.enter_context(socket.create_connection(address, LONG)) for _ in range(300)]
+        assert lines[-1].recv(12) == b"HTTP/1.1 503"
+        for line in lines:
+            line.close()
+        wait_until(lambda: not asyncio.run(is_refused(address)))
+        process.send_signal(signal.SIGTERM)
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no such limit")
+@pytest.mark.parametrize(("limit", "connections"), [("-S 100", 900), ("200", 100), ("20", 1)])
+def test_connections_are_as_many_as_files_can_be_open(limit: str, connections: int) -> None:
+    code = "from heedful.web.open_files import connections_within; print(connections_within(900))"
+    command = ["bash", "-c", f"ulimit -n {limit}; exec {sys.executable} -c '{code}'"]
+    found = int(subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout)
+    assert connections <= found <= connections * 1.1
 
 
 def test_an_address_in_use_is_one_line(run: Path) -> None:

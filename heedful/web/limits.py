@@ -39,7 +39,7 @@ class Limits:
     head_seconds: float = 10.0  # until the head of a request has come
     body_seconds: float = 30.0  # until the whole body has come
     answer_seconds: float = 30.0  # how often a client must have read a kibibyte for each second
-    connections: int = 900  # at once; most systems let a process have 1,024 files
+    connections: int = 900  # at once; each is an open file
 
     def check_body(self, size: int) -> None:
         """Of a body, or of as much of it as has come."""

@@ -13,6 +13,7 @@ import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import ExitStack, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 from types import FrameType
@@ -35,6 +36,7 @@ from heedful.web.front import Front, front_of
 from heedful.web.incoming import CLIENT_GONE
 from heedful.web.limits import Keys, Limits, RateLimit, RefusalError, busy
 from heedful.web.metrics import MEDIA_TYPE
+from heedful.web.open_files import ACCEPTED_AT_ONCE, connections_within
 from heedful.web.queue import BatchQueue, QueueClosedError, QueueFullError
 from heedful.web.service import Service, load_pairs, num_workers
 from heedful.web.spec import openapi
@@ -54,7 +56,7 @@ HEADERS = {
     "X-Frame-Options": "DENY",
 }
 RAW_HEADERS = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
-BACKLOG = 2048  # connections that wait to be taken
+BACKLOG = 2048  # connections that wait to be taken, in the system; they are no open files yet
 UNSENT_BYTES = 2**14  # of a connection that the system holds beyond what is on its way
 LONGEST_HEAD = 2**18  # bytes of a request before its body: some clients put the text into the query string
 LAST_WORDS = 2  # seconds for answers that are on their way to slow readers, when all else is done
@@ -245,6 +247,8 @@ class DrainingServer(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Say when clients may come; what makes the first look inside slow is done behind that."""
         await super().startup(sockets)
+        for listener in sockets or ():
+            listener.listen(BACKLOG)  # asyncio lets as many wait as it takes at once
         self.on_ready()
         self.preparing = asyncio.ensure_future(inside.prepare(self.front))
 
@@ -274,7 +278,7 @@ def configured(app: Starlette) -> uvicorn.Config:
         proxy_headers=False,
         timeout_graceful_shutdown=LAST_WORDS,
         timeout_keep_alive=30,
-        backlog=BACKLOG,
+        backlog=ACCEPTED_AT_ONCE,
         h11_max_incomplete_event_size=LONGEST_HEAD,
     )
 
@@ -282,7 +286,17 @@ def configured(app: Starlette) -> uvicorn.Config:
 def run(app: Starlette, listener: socket.socket, *, on_ready: Callable[[], None], drain_seconds: int = 30) -> None:
     """Serve until a signal comes and what is in flight has finished."""
     server = DrainingServer(configured(app), app.state.front, on_ready=on_ready, drain_seconds=drain_seconds)
+    _fit_connections(app.state.front)
     server.run([listener])
+
+
+def _fit_connections(front: Front) -> None:
+    """No more of them than there can be open files."""
+    wanted = front.limits.connections
+    front.limits = replace(front.limits, connections=connections_within(wanted))
+    if front.limits.connections < wanted:
+        text = "connections are limited to %d, not %d: the system lets this process open no more files (ulimit -n)"
+        log.warning(text, front.limits.connections, wanted)
 
 
 def listen(host: str, port: int) -> socket.socket:
