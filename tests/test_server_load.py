@@ -751,6 +751,13 @@ def test_on_sigterm_what_is_in_flight_is_answered_and_the_rest_refused(run: Path
         assert process.wait(timeout=LONG) == 0
 
 
+def test_a_server_needs_no_stdout(run: Path) -> None:
+    with server_process("-m", run, "--engine", "torch", shell="exec >&-") as (process, address):
+        assert asyncio.run(post(address, "the cat"))[0] == 200
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=LONG) == 0
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no such limit")
 def test_more_connections_than_files_fill_no_log(run: Path) -> None:
     """With `ulimit -n 200` they wrote 108 MB."""

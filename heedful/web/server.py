@@ -273,6 +273,7 @@ def configured(app: Starlette) -> uvicorn.Config:
         http=Connection,
         ws="none",
         log_level="warning",
+        use_colors=False,  # else uvicorn asks stdout, which may be closed
         access_log=False,
         server_header=False,
         proxy_headers=False,
