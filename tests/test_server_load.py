@@ -685,6 +685,16 @@ def test_what_is_no_http_gets_json_too() -> None:
         in_loop(lambda: work(address_of(url)))
 
 
+@pytest.mark.parametrize(
+    "request_",
+    [b"no HTTP\r\n\r\n", b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: Upgrade, close\r\nUpgrade: h2c\r\n\r\n"],
+)
+def test_no_request_makes_the_log_grow(request_: bytes, capfd: pytest.CaptureFixture[str]) -> None:
+    with serving(create_app([shouting(target=TARGET)])) as url:
+        assert asyncio.run(whole_answer(address_of(url), request_)).startswith(b"HTTP/1.1 ")
+    assert capfd.readouterr().err == ""
+
+
 def test_who_looks_inside_changes_nobodys_translation(run: Path) -> None:
     texts = [f"the cat {letter} sat on the mat" for letter in "abcdefgh"]
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from typing import cast
 
 import h11
@@ -25,6 +26,9 @@ from heedful.web.outgoing import Outgoing
 TRY_AGAIN = "Retry-After: 1\r\n"
 LINGER_SECONDS = 1.0  # with who is not heard any longer
 LAST_ANSWER_SECONDS = 5.0  # for the rest of a request whose answer is the connection's last
+log = logging.getLogger("uvicorn.error.connection")
+# What uvicorn warns of here are clients' mistakes, with which they could fill the log. (It sets levels itself.)
+log.addFilter(lambda record: record.levelno >= logging.ERROR)
 
 
 class Connection(H11Protocol):
@@ -38,6 +42,7 @@ class Connection(H11Protocol):
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
+        self.logger = log
         assert isinstance(config.app, Starlette)
         self.limits: Limits = config.app.state.front.limits
         self._timer: asyncio.TimerHandle | None = None
