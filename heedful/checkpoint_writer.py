@@ -19,6 +19,8 @@ import torch
 from heedful.checkpoint import Snapshot, prune_checkpoints, save_checkpoint
 from heedful.config import TrainConfig
 
+ONE_THREAD = ("mps",)  # devices that torch lets one thread alone compute on (pytorch#197805)
+
 
 class CheckpointWriter:
     """Writes checkpoints of one run, and takes away those that are no longer needed."""
@@ -32,7 +34,7 @@ class CheckpointWriter:
     def write(self, step: int, snapshot: Callable[[], Snapshot]) -> None:
         """Take a snapshot and begin to write it; not before the last one has been let go."""
         self.wait()
-        taken = [snapshot()]
+        taken = [_for_another_thread(snapshot())]
         work = (step, taken, _end_of_queue(taken[0]))
         self._thread = threading.Thread(target=self._work, args=work, daemon=True, name="heedful-checkpoint")
         self._thread.start()
@@ -71,6 +73,12 @@ class CheckpointWriter:
             keep_weights=config.average_last,
             every=config.checkpoint_steps,
         )
+
+
+def _for_another_thread(snapshot: Snapshot) -> Snapshot:
+    """On the host already where torch lets no other thread use the device."""
+    devices = {tensor.device.type for tensor in snapshot.weights.values()}
+    return snapshot if devices.isdisjoint(ONE_THREAD) else snapshot.on_host()
 
 
 def _end_of_queue(snapshot: Snapshot) -> torch.cuda.Event | None:

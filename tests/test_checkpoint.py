@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from heedful import checkpoint
+from heedful import checkpoint, checkpoint_writer
 from heedful.checkpoint import Snapshot, find_model, load_model, load_tensors, save_checkpoint, step_folder
 from heedful.config import Config, resolve
 from heedful.errors import CheckpointError
@@ -54,6 +55,26 @@ def test_a_checkpoint_comes_back_as_it_was(tmp_path: Path) -> None:
     assert torch.equal(loaded.weights["w"], torch.full((3,), 2.5))
     assert loaded.state == {"step": 7}
     assert checkpoint.last_whole(tmp_path) == folder
+
+
+@pytest.mark.parametrize(("device", "threads"), [("mps", 1), ("cpu", 2)])
+def test_a_snapshot_leaves_a_device_that_bears_one_thread_within_that_thread(
+    device: str, threads: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_host, seen = Snapshot.on_host, list[threading.Thread]()
+
+    def note(self: Snapshot) -> Snapshot:
+        seen.append(threading.current_thread())
+        return on_host(self)
+
+    monkeypatch.setattr(Snapshot, "on_host", note)
+    monkeypatch.setattr(checkpoint_writer, "ONE_THREAD", (device,))
+    writer = checkpoint_writer.CheckpointWriter(tmp_path, SMALL.train)
+    writer.write(7, lambda: snapshot(2.5, step=7))
+    writer.close()
+    assert list(writer.written()) == [7]
+    assert len(seen) == threads
+    assert (seen[0] is threading.main_thread()) == (device == "cpu")
 
 
 @pytest.fixture
