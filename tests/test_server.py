@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
@@ -20,12 +21,15 @@ from starlette.testclient import TestClient
 from heedful import language_id
 from heedful.alignment import Aligner
 from heedful.config import resolve
+from heedful.engines.torch_engine import TorchEngine
 from heedful.translation import Translator
 from heedful.web import deepl, inside
+from heedful.web import service as served
 from heedful.web.incoming import Parameters
 from heedful.web.limits import Limits, RateLimit, RefusalError
+from heedful.web.queue import BatchQueue
 from heedful.web.server import PATHS, create_app
-from heedful.web.service import Service
+from heedful.web.service import Service, load_pairs
 from tests.served import TOKENIZER, serving, shouting
 from tests.test_checkpoint import run_with_model
 
@@ -482,6 +486,25 @@ def test_what_the_first_html_needs_is_loaded_behind_the_start(run: Path, monkeyp
         assert loaded == [run]
         translate(client, q="the <b>cat</b>", format="html")
     assert loaded == [run]
+
+
+@pytest.mark.parametrize("device", ["mps", "cpu"])
+def test_who_looks_or_aligns_has_weights_of_his_own_where_a_device_bears_one_thread(
+    run: Path, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(served, "ONE_THREAD", (device,))
+    (pair,) = load_pairs([run], device="cpu", engine="torch")
+    service = Service([pair], BatchQueue())
+    insight = asyncio.run(service.look(pair, lambda translator: translator))
+    service.close()
+    own, others = (weights(translator) for translator in (pair.translator, insight))
+    assert [a.data_ptr() == b.data_ptr() for a, b in zip(own, others, strict=True)] == [device == "mps"] * len(own)
+    assert all(torch.equal(a, b) for a, b in zip(own, others, strict=True))
+
+
+def weights(translator: Translator) -> list[torch.Tensor]:
+    assert isinstance(translator.engine, TorchEngine)
+    return list(translator.engine.models[0].parameters())
 
 
 def test_models_of_one_pair_are_an_ensemble(run: Path) -> None:

@@ -37,6 +37,7 @@ MUCH_TEXT = 2_000  # characters
 SURE = 0.9  # of a language, to refuse a text in it;
 FEW_LETTERS = 0.5  # and of its letters no more are used by any language that could be translated
 MOST_LOOKING = 64  # requests that wait to look inside
+ONE_THREAD = ("mps",)  # devices that torch lets one thread alone compute on (pytorch#197805)
 Result = TypeVar("Result")
 log = logging.getLogger("uvicorn.error")
 
@@ -84,6 +85,15 @@ def num_workers(pairs: Sequence[Pair]) -> int:
     return min(engine.workers + 1 if isinstance(engine, CTranslate2Engine) else 1 for engine in fast)
 
 
+def _for_other_threads(translator: Translator) -> Translator:
+    """Whose weights another thread than the one that translates may use: on some devices a copy on the CPU."""
+    engine = translator.engine
+    if not isinstance(engine, TorchEngine) or engine.device.type not in ONE_THREAD:
+        return translator
+    twins = [copy.deepcopy(model).to("cpu") for model in engine.models]
+    return Translator(TorchEngine(*twins), translator.tokenizer, translator.config)
+
+
 def _for_looking(translator: Translator) -> Translator:
     """The same weights in the torch engine, in modules of its own: what is looked into may compute beside the rest."""
     engine = translator.engine
@@ -95,12 +105,12 @@ def _for_looking(translator: Translator) -> Translator:
     return Translator(TorchEngine(*twins), translator.tokenizer, translator.config)
 
 
-def _aligner(pair: Pair) -> Aligner | None:
+def _aligner(pair: Pair, translator: Translator) -> Aligner | None:
     """Says which word comes from which; an engine that shows no attention cannot."""
-    engine = pair.translator.engine
+    engine = translator.engine
     if pair.folder is not None:
         return Aligner.load(pair.folder, device=engine.device.type if isinstance(engine, TorchEngine) else "cpu")
-    looking = _for_looking(pair.translator)
+    looking = _for_looking(translator)
     if not isinstance(looking.engine, TorchEngine):
         return None
     model, tokenizer = looking.engine.models[0], looking.tokenizer
@@ -195,6 +205,7 @@ class Service:
         self.pairs = {(pair.source, pair.target): pair for pair in pairs}
         self.queue, self.looking = queue, BatchQueue(max_waiting=MOST_LOOKING, max_batch=1)
         self.aligning = BatchQueue(max_waiting=queue.max_waiting)
+        self._for_others = {key: _for_other_threads(pair.translator) for key, pair in self.pairs.items()}
         self._insights: dict[tuple[str, str], Translator] = {}
         self._aligners: dict[tuple[str, str], Aligner | None] = {}
         self.characters = 0  # that were translated
@@ -296,7 +307,7 @@ class Service:
         key = (pair.source, pair.target)
         if key not in self._aligners:
             try:
-                self._aligners[key] = _aligner(pair)
+                self._aligners[key] = _aligner(pair, self._for_others[key])
             except Exception:
                 log.exception("%s-%s: no model to align with", *key)
                 self._aligners[key] = None
@@ -316,7 +327,7 @@ class Service:
         """Made when it is first asked for, by the one thread that looks."""
         key = (pair.source, pair.target)
         if key not in self._insights:
-            self._insights[key] = _for_looking(pair.translator)
+            self._insights[key] = _for_looking(self._for_others[key])
         return self._insights[key]
 
     def close(self) -> None:
