@@ -125,6 +125,13 @@ def test_a_batch_of_one_is_still_a_list(client: TestClient) -> None:
     assert translate(client, q=["a"]) == {"translatedText": ["a!"]}
 
 
+def test_an_array_may_hold_nothing_but_an_empty_text(client: TestClient) -> None:
+    for texts in ([""], ["", ""]):
+        assert translate(client, q=texts) == {"translatedText": texts}
+    found = client.post("/v2/translate", json={"text": [""], "source_lang": "EN", "target_lang": "DE"})
+    assert [each["text"] for each in found.json()["translations"]] == [""]
+
+
 def test_paragraphs_sentences_and_spaces_are_kept(client: TestClient) -> None:
     text = "  The cat sat.   The mat lay.\r\n\r\n\tIt rained!\n"
     assert translate(client, q=text)["translatedText"] == "  The cat sat.!   The mat lay.!\r\n\r\n\tIt rained!!\n"
@@ -158,6 +165,7 @@ def test_languages_and_settings(client: TestClient) -> None:
         ({"q": ""}, "Invalid request: missing q parameter"),
         ({"q": []}, "Invalid request: missing q parameter"),
         ({"q": 3}, "Invalid request: q must be a string or an array of strings"),
+        ({"q": [None]}, "Invalid request: q must be a string or an array of strings"),
         ({"q": ["a", 3]}, "Invalid request: q must be a string or an array of strings"),
         ({"target": ""}, "Invalid request: missing target parameter"),
         ({"source": ["en"]}, "Invalid request: source must be a string"),

@@ -41,7 +41,7 @@ class Parameters:
     def texts(self, name: str) -> list[str]:
         """One or more strings."""
         values = self.values.get(name, [])
-        if not values or values == [""] or values == [None]:
+        if not values or (values in ([""], [None]) and name not in self.arrays):
             self._missing(name)
         if not all(isinstance(value, str) for value in values):
             raise RefusalError(400, f"Invalid request: {name} must be a string or an array of strings")
