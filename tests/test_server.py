@@ -132,6 +132,10 @@ def test_an_array_may_hold_nothing_but_an_empty_text(client: TestClient) -> None
     assert [each["text"] for each in found.json()["translations"]] == [""]
 
 
+def test_what_is_null_is_not_given(client: TestClient) -> None:
+    assert translate(client, q="a", format=None, alternatives=None, api_key=None) == {"translatedText": "a!"}
+
+
 def test_paragraphs_sentences_and_spaces_are_kept(client: TestClient) -> None:
     text = "  The cat sat.   The mat lay.\r\n\r\n\tIt rained!\n"
     assert translate(client, q=text)["translatedText"] == "  The cat sat.!   The mat lay.!\r\n\r\n\tIt rained!!\n"

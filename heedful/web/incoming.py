@@ -48,9 +48,10 @@ class Parameters:
         return values
 
     def number(self, name: str, default: float) -> float:
-        """A finite number, as such or as a string."""
+        """A finite number, as such or as a string; null is none."""
         self.refuse_repeated(name)
-        value = self.values.get(name, [default])[0] if self.values.get(name) else default
+        value = next(iter(self.values.get(name, [])), None)
+        value = default if value is None else value
         try:
             number = float(value) if isinstance(value, int | float | str) and not isinstance(value, bool) else None
         except (ValueError, OverflowError):
