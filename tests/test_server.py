@@ -198,6 +198,31 @@ def test_what_is_no_json_object_is_refused(client: TestClient, body: bytes) -> N
     assert answer.json()["error"].startswith("Invalid request: the body is no")
 
 
+@pytest.mark.parametrize(
+    ("headers", "reason"),
+    [
+        ({}, "missing q parameter (the body has no Content-Type; JSON needs application/json)"),
+        (
+            {"Content-Type": "text/plain; charset=utf-8"},
+            "missing q parameter (the body has Content-Type text/plain; JSON needs application/json)",
+        ),
+        (
+            {"Content-Type": "application/json", "Content-Encoding": "gzip"},
+            "Content-Encoding gzip is not supported; send it as it is",
+        ),
+    ],
+)
+def test_a_body_that_cannot_be_read_is_told_why(client: TestClient, headers: dict[str, str], reason: str) -> None:
+    answer = client.post("/translate", content=b'{"q": "a"}', headers=headers)
+    assert (answer.status_code, answer.json()) == (400, {"error": f"Invalid request: {reason}"})
+
+
+def test_json_may_begin_with_a_byte_order_mark(client: TestClient) -> None:
+    content = b'\xef\xbb\xbf{"q": "a", "source": "en", "target": "de"}'
+    answer = client.post("/translate", content=content, headers={"Content-Type": "application/json"})
+    assert answer.json() == {"translatedText": "a!"}
+
+
 def test_every_error_is_json_in_the_clients_shape(client: TestClient) -> None:
     assert (client.get("/translate").status_code, client.get("/translate").json()) == (
         405,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import codecs
 from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -27,6 +28,7 @@ class Parameters:
 
     values: dict[str, list[Any]]
     arrays: frozenset[str] = frozenset()  # the names that were JSON arrays
+    unread: str = ""  # why there is a body that says nothing
 
     def text(self, name: str, default: str | None = None) -> str:
         """A string; without default it must be there."""
@@ -73,7 +75,7 @@ class Parameters:
             raise RefusalError(400, f"Invalid request: {name} is given more than once")
 
     def _missing(self, name: str) -> str:
-        raise RefusalError(400, f"Invalid request: missing {name} parameter")
+        raise RefusalError(400, f"Invalid request: missing {name} parameter{self.unread}")
 
 
 async def parameters(request: Request, limits: Limits) -> Parameters:
@@ -81,6 +83,7 @@ async def parameters(request: Request, limits: Limits) -> Parameters:
     query = _urlencoded(request.scope["query_string"])
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     body = await _body(request, limits)
+    _refuse_encoded(request)
     if kind == "application/json" or kind.endswith("+json"):
         given = _json_object(body)
         arrays = frozenset(name for name, value in given.items() if isinstance(value, list))
@@ -90,7 +93,12 @@ async def parameters(request: Request, limits: Limits) -> Parameters:
         return Parameters(query | _urlencoded(body))
     if kind == MULTIPART:
         return Parameters(query | await _multipart(request, body))
-    return Parameters(query)
+    return Parameters(query, unread=_why_unread(kind) if body else "")
+
+
+def _why_unread(kind: str) -> str:
+    given = f"Content-Type {kind[:40]}" if kind else "no Content-Type"
+    return f" (the body has {given}; JSON needs application/json)"
 
 
 async def _body(request: Request, limits: Limits) -> bytes:
@@ -111,9 +119,15 @@ async def _body(request: Request, limits: Limits) -> bytes:
     return bytes(body)
 
 
+def _refuse_encoded(request: Request) -> None:
+    encoding = request.headers.get("content-encoding", "").strip().lower()
+    if encoding not in ("", "identity"):
+        raise RefusalError(400, f"Invalid request: Content-Encoding {encoding[:20]} is not supported; send it as it is")
+
+
 def _json_object(body: bytes) -> dict[str, Any]:
     try:
-        given = msgspec.json.decode(body)
+        given = msgspec.json.decode(body.removeprefix(codecs.BOM_UTF8))
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise RefusalError(400, f"Invalid request: the body is no valid JSON ({error})") from None
     if not isinstance(given, dict):
