@@ -223,6 +223,14 @@ def test_json_may_begin_with_a_byte_order_mark(client: TestClient) -> None:
     assert answer.json() == {"translatedText": "a!"}
 
 
+@pytest.mark.parametrize("form", ["text", "html"])
+def test_a_text_may_begin_with_a_byte_order_mark(client: TestClient, form: str) -> None:
+    assert translate(client, q="\ufeffthe cat", format=form) == {"translatedText": "the cat!"}
+    assert translate(client, q=["\ufeffa", "b"], format=form) == {"translatedText": ["a!", "b!"]}
+    answer = client.post("/api/sentences", json={"q": "\ufeffthe cat", "source": "en", "target": "de"}).json()
+    assert answer["source"]["sentences"] == ["the cat"]
+
+
 def test_every_error_is_json_in_the_clients_shape(client: TestClient) -> None:
     assert (client.get("/translate").status_code, client.get("/translate").json()) == (
         405,

@@ -24,7 +24,10 @@ CLIENT_GONE = 499  # nginx's word for it; nobody reads the answer
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """The values of each name: those of a JSON array, or those that a form or query repeats, or the only one."""
+    """The values of each name: those of a JSON array, or those that a form or query repeats, or the only one.
+
+    A byte order mark is no part of a text: what was read from a file may begin with one.
+    """
 
     values: dict[str, list[Any]]
     arrays: frozenset[str] = frozenset()  # the names that were JSON arrays
@@ -33,7 +36,7 @@ class Parameters:
     def text(self, name: str, default: str | None = None) -> str:
         """A string; without default it must be there."""
         self.refuse_repeated(name)
-        values = [value for value in self.values.get(name, []) if value is not None]
+        values = [value for value in self._unmarked(name) if value is not None]
         if not values or values[0] == "":
             return self._missing(name) if default is None else default
         if name in self.arrays or not isinstance(values[0], str):
@@ -42,7 +45,7 @@ class Parameters:
 
     def texts(self, name: str) -> list[str]:
         """One or more strings."""
-        values = self.values.get(name, [])
+        values = self._unmarked(name)
         if not values or (values in ([""], [None]) and name not in self.arrays):
             self._missing(name)
         if not all(isinstance(value, str) for value in values):
@@ -68,6 +71,10 @@ class Parameters:
         if number != int(number):
             raise RefusalError(400, f"Invalid request: {name} is not a whole number")
         return int(number)
+
+    def _unmarked(self, name: str) -> list[Any]:
+        values = self.values.get(name, [])
+        return [value.removeprefix("\ufeff") if isinstance(value, str) else value for value in values]
 
     def refuse_repeated(self, name: str) -> None:
         """What a form repeats and we take once would be lost."""
