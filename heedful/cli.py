@@ -7,6 +7,7 @@ answers at once.
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from typing import NoReturn
@@ -69,6 +70,12 @@ def _open_closed_streams() -> None:
     sys.stderr = sys.stderr or open(2, "w", closefd=False)  # noqa: SIM115
 
 
+def _bear_any_letter() -> None:
+    """A file or pipe in an old code page gets a ? for what it lacks (→), and not half of the output."""
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="replace")
+
+
 def _leave_stdout() -> None:
     """Python writes what is left for stdout as it ends, and would complain of the same again."""
     if sys.stdout is not None:
@@ -90,6 +97,7 @@ def main() -> NoReturn:
     # a core busy with waiting, and where another process wants that core, every product takes a turn of the scheduler.
     os.environ.setdefault("GOMP_SPINCOUNT", "3000")
     _open_closed_streams()
+    _bear_any_letter()
     try:
         code = commands.main(prog_name="heedful", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:

@@ -402,6 +402,16 @@ def test_info_prints_the_parameters_of_preset_and_model(heedful: Run, model: Pat
     assert "parameters" in out
 
 
+def test_output_in_an_old_code_page_lacks_letters_and_no_lines(model: Path) -> None:
+    command = [sys.executable, "-m", "heedful", "info", str(model)]
+    plain, narrow = (
+        subprocess.run(command, cwd=ROOT, capture_output=True, env=os.environ | {"PYTHONIOENCODING": code}, check=True)
+        for code in ("utf-8", "cp1252")
+    )
+    assert narrow.stdout.decode("cp1252") == plain.stdout.decode().encode("cp1252", "replace").decode("cp1252")
+    assert b"?" in narrow.stdout
+
+
 def test_dry_run_prints_and_writes_nothing(heedful: Run, text: Path, tmp_path: Path) -> None:
     files = ["-s", text / "train.en", "-t", text / "train.de", "-o", tmp_path / "run"]
     out = heedful("train", *files, "--preset", "big", "--dry-run").out
