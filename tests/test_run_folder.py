@@ -1,5 +1,6 @@
 """A run's folder: which settings may change between two starts, the lock, and metrics that are cut back."""
 
+import errno
 import json
 import math
 import os
@@ -236,4 +237,17 @@ def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_written_to_is_one_line(tmp_path: Path) -> None:
     (tmp_path / ".lock").mkdir()
     with pytest.raises(CheckpointError, match=r"\.lock: cannot be written"), locked(tmp_path):
+        pass
+
+
+@pytest.mark.parametrize("code", [errno.ENOLCK, errno.ENOSYS])
+def test_a_disk_without_locks_is_not_taken_for_another_process(
+    code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(descriptor: int) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(heedful.lock, "_lock", refuse)
+    reason = rf"\.lock: cannot be written \(it cannot be locked: {os.strerror(code)}\)"
+    with pytest.raises(CheckpointError, match=reason), locked(tmp_path):
         pass
