@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -139,12 +140,15 @@ def _refuse_to_overwrite(files: dict[str, Path | None]) -> None:
     """One file under two names: what is read would be replaced by what is written; and stdin is read once."""
     if files["FILE"] == files["--prefix"] == Path("-"):
         raise click.UsageError("FILE and --prefix are both stdin; name a file for one of them")
-    seen: dict[Path, str] = {}
-    for name, path in files.items():
-        if path is None or path == Path("-"):
-            continue
-        if (other := seen.setdefault(path.resolve(), name)) != name and name in ("-o", "--alignments"):
+    named = {name: path for name, path in files.items() if path is not None and path != Path("-")}
+    for (other, before), (name, path) in combinations(named.items(), 2):
+        if name in ("-o", "--alignments") and _is_same(before, path):
             raise click.UsageError(f"{name} {path} is the file of {other}, and would replace it; name another one")
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    """Some disks take large and small letters for the same."""
+    return one.resolve() == other.resolve() or (one.exists() and other.exists() and one.samefile(other))
 
 
 def _details(translator: Translator, model: Path, device: str, alternatives: int, options: SearchOptions) -> Details:
