@@ -27,7 +27,7 @@ from heedful.run_folder import append_metrics, cut_metrics
 from heedful.web.connection import Connection
 from heedful.web.limits import Limits
 from heedful.web.queue import BatchQueue, QueueClosedError, QueueFullError, _Job
-from heedful.web.server import create_app
+from heedful.web.server import configured, create_app
 from tests.served import TOKENIZER, serving, shouting
 from tests.test_checkpoint import run_with_model
 
@@ -634,6 +634,13 @@ def test_a_connection_is_kept_whose_body_ends_behind_the_answer() -> None:
     limits = Limits(head_seconds=1.5, body_seconds=1.5)
     with serving(create_app([shouting(target=TARGET)], limits=limits)) as url:
         in_loop(lambda: work(address_of(url)))
+
+
+def test_an_idle_connection_is_kept_longer_than_a_proxy_does() -> None:
+    """Else it may send a request just as we close, and its client gets a 502."""
+    app = create_app([shouting(target=TARGET)])
+    assert configured(app).timeout_keep_alive > 60
+    app.state.front.service.close()
 
 
 def test_the_curves_of_a_running_training_come_as_events(run: Path) -> None:

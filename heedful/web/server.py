@@ -60,6 +60,7 @@ BACKLOG = 2048  # connections that wait to be taken, in the system; they are no 
 UNSENT_BYTES = 2**14  # of a connection that the system holds beyond what is on its way
 LONGEST_HEAD = 2**18  # bytes of a request before its body: some clients put the text into the query string
 LAST_WORDS = 2  # seconds for answers that are on their way to slow readers, when all else is done
+KEEP_ALIVE_SECONDS = 75  # longer than a proxy keeps an idle connection, as a rule 60: else it sends into a closed one
 LEAVING = "the server is shutting down"
 log = logging.getLogger("uvicorn.error")
 
@@ -278,7 +279,7 @@ def configured(app: Starlette) -> uvicorn.Config:
         server_header=False,
         proxy_headers=False,
         timeout_graceful_shutdown=LAST_WORDS,
-        timeout_keep_alive=30,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
         backlog=ACCEPTED_AT_ONCE,
         h11_max_incomplete_event_size=LONGEST_HEAD,
     )
