@@ -649,7 +649,9 @@ def test_the_curves_of_a_running_training_come_as_events(run: Path) -> None:
     async def work(address: tuple[str, int]) -> None:
         reader, writer = await asyncio.open_connection(*address)
         writer.write(head)
-        assert b"text/event-stream" in await asyncio.wait_for(reader.readuntil(b"event: anew"), LONG)
+        told = await asyncio.wait_for(reader.readuntil(b"event: anew"), LONG)
+        for header in (b"content-type: text/event-stream", b"cache-control: no-cache", b"x-accel-buffering: no"):
+            assert header in told, "no proxy keeps them"
         assert b'"step":1' in await asyncio.wait_for(reader.readuntil(b"\n\n"), LONG)
         append_metrics(run, {"kind": "step", "step": 2})
         assert b'"step":2' in await asyncio.wait_for(reader.readuntil(b'"step":2'), LONG)

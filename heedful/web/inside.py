@@ -26,6 +26,7 @@ from heedful.web.service import AUTO, Pair, Side
 
 LARGEST_TABLE = 1024  # positions, and dimensions
 EVENTS = "text/event-stream"
+AT_ONCE = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}  # no proxy keeps events; the latter is for nginx
 POLL, HEARTBEAT = 0.5, 15.0  # seconds
 
 
@@ -145,7 +146,7 @@ async def run_metrics(request: Request) -> Response:
     if not files:
         return JSONResponse({"step": [], "validation": []})  # a model without the run that it came from
     if EVENTS in request.headers.get("accept", ""):
-        return StreamingResponse(_events(front, Tail(files[0])), media_type=EVENTS)
+        return StreamingResponse(_events(front, Tail(files[0])), media_type=EVENTS, headers=AT_ONCE)
     return JSONResponse(await run_in_threadpool(Tail(files[0]).more))
 
 
