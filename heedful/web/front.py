@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from starlette.requests import Request
 
 from heedful.web.incoming import Parameters, parameters
-from heedful.web.limits import Keys, Limits, RateLimit
+from heedful.web.limits import Keys, Limits, RateLimit, RefusalError
 from heedful.web.metrics import Metrics
 from heedful.web.service import Service
 
@@ -29,9 +29,13 @@ class Front:
     async def admitted(self, request: Request) -> Parameters:
         """The parameters of a request that has the right key and has not come too often."""
         given = await parameters(request, self.limits)
-        key = _key(request, given)
-        self.keys.check(key)
-        self.rate.check(f"key {key}" if self.keys else f"host {request.client.host if request.client else ''}")
+        host, key = f"host {request.client.host if request.client else ''}", _key(request, given)
+        try:
+            self.keys.check(key)
+        except RefusalError:
+            self.rate.check(host)  # who guesses keys does not guess for ever
+            raise
+        self.rate.check(f"key {key}" if self.keys else host)
         return given
 
 
