@@ -158,6 +158,33 @@ def test_typing_translates_and_draws_every_region(page: Any, server: str) -> Non
     assert page.locator("#inside pre").inner_text().startswith("curl -s http://127.0.0.1")
 
 
+class WithoutPrefix:
+    """What nginx does at `location /mt/`: nothing else of the server is there, and it hears nothing of /mt."""
+
+    def __init__(self, app: Any) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            prefix, folder, path = scope["path"].partition("/mt/")
+            scope = scope | {"path": f"/{path}" if folder and not prefix else "/elsewhere"}
+        await self.app(scope, receive, send)
+
+
+def test_it_works_in_a_folder_of_a_proxy(page: Any, translator: Translator) -> None:
+    from heedful.web.server import create_app
+    from tests.served import serving
+
+    app = create_app([translator])
+    app.add_middleware(WithoutPrefix)
+    with serving(app) as url:
+        translated(page, f"{url}/mt")
+        assert shown(page) == TEXT[1]
+        page.locator("#inside > summary").click()
+        page.wait_for_selector(".positions .curve")
+        assert page.locator("#inside pre").inner_text().startswith(f"curl -s {url}/mt/api/")
+
+
 def test_an_alternative_can_be_chosen(page: Any, server: str) -> None:
     translated(page, server)
     page.locator(".alternatives button").nth(1).click()

@@ -15,7 +15,10 @@ function keyHeader() {
   return key ? { Authorization: `Bearer ${key}` } : {};
 }
 
-/** @returns {Promise<any>} the answer; an error's text is the server's own, or what we say for it */
+/**
+ * @param {string} path from where the page lies, which may be a folder of a proxy's
+ * @returns {Promise<any>} the answer; an error's text is the server's own, or what we say for it
+ */
 async function ask(path, body = undefined, signal = undefined) {
   const headers = keyHeader();
   const init =
@@ -56,29 +59,29 @@ export function giveUp() {
 
 /** A text and its translation: {source, target}, each with its language, its sentences, and the spaces around them. */
 export function fetchSentences(q, source, target) {
-  return ask("/api/sentences", { q, source, target }, waiting.signal);
+  return ask("api/sentences", { q, source, target }, waiting.signal);
 }
 
 /** Everything about one translation. Empty settings are left out. */
 export function fetchTrace(body) {
   return ask(
-    "/api/trace",
+    "api/trace",
     Object.fromEntries(Object.entries(body).filter(([, value]) => value !== "" && value !== null)),
     waiting.signal,
   );
 }
 
 /** The languages of all models: [{code, name, targets}]. */
-export const fetchLanguages = () => ask("/languages");
+export const fetchLanguages = () => ask("languages");
 
 /** The positional encodings. */
-export const fetchPositions = (n, d) => ask(`/api/positions?n=${n}&d=${d}`);
+export const fetchPositions = (n, d) => ask(`api/positions?n=${n}&d=${d}`);
 
 const pairQuery = (source, target) =>
   `source=${encodeURIComponent(source)}&target=${encodeURIComponent(target)}`;
 
 /** What the model is: sizes, and the card of its folder if there is one. */
-export const fetchModel = (source, target) => ask(`/api/model?${pairQuery(source, target)}`);
+export const fetchModel = (source, target) => ask(`api/model?${pairQuery(source, target)}`);
 
 /**
  * The records of training as they are written, until the signal. (EventSource could send no key.)
@@ -87,7 +90,7 @@ export const fetchModel = (source, target) => ask(`/api/model?${pairQuery(source
  */
 export async function watchMetrics(source, target, signal, tell) {
   const headers = { ...keyHeader(), Accept: "text/event-stream" };
-  const answer = await fetch(`/api/run/metrics?${pairQuery(source, target)}`, { headers, signal });
+  const answer = await fetch(`api/run/metrics?${pairQuery(source, target)}`, { headers, signal });
   if (!answer.ok || !answer.body) return false;
   if (!answer.headers.get("content-type")?.startsWith("text/event-stream"))
     return (tell("anew", await answer.json()), false);
@@ -107,5 +110,5 @@ export async function watchMetrics(source, target, signal, tell) {
 /** The last request as a line for the shell. */
 export function curl({ path, body }) {
   const json = JSON.stringify(body).replaceAll("'", "'\\''");
-  return `curl -s ${location.origin}${path} -H 'Content-Type: application/json' -d '${json}'`;
+  return `curl -s ${new URL(path, document.baseURI).href} -H 'Content-Type: application/json' -d '${json}'`;
 }
