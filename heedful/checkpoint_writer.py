@@ -18,8 +18,7 @@ import torch
 
 from heedful.checkpoint import Snapshot, prune_checkpoints, save_checkpoint
 from heedful.config import TrainConfig
-
-ONE_THREAD = ("mps",)  # devices that torch lets one thread alone compute on (pytorch#197805)
+from heedful.device import ONE_THREAD
 
 
 class CheckpointWriter:

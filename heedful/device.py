@@ -13,6 +13,7 @@ import torch
 from heedful.errors import DeviceError
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
+ONE_THREAD = ("mps",)  # devices that torch lets one thread alone compute on (pytorch#197805)
 BFLOAT16_CAPABILITY = (8, 0)  # of the GPU; older ones have no such numbers
 OUT_OF_MEMORY = ("can't allocate memory", "Storage size calculation overflowed")  # what torch says of it on a CPU
 COMPILERS = ("gcc", "clang", "cc")

@@ -72,7 +72,7 @@ ALLOWED: dict[str, set[str]] = {
     "r_drop": {"packed"},
     "cuda_step": {"mixed_precision", "model", "packed", "r_drop", "tiles"},
     "passes": {"config", "shards", "batching", "model", "loss", "r_drop", "device", "distributed", "cuda_step"},
-    "checkpoint_writer": {"config", "checkpoint"},
+    "checkpoint_writer": {"config", "checkpoint", "device"},
     "totals": {"distributed"},
     "trainer": {
         "errors",

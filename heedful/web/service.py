@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from heedful import language_id
 from heedful.alignment import Aligner, Alignment, choice_for
 from heedful.checkpoint import find_model, load_config
+from heedful.device import ONE_THREAD
 from heedful.engines.auto_engine import AutoEngine
 from heedful.engines.ctranslate2_engine import CTranslate2Engine
 from heedful.engines.torch_engine import TorchEngine
@@ -37,7 +38,6 @@ MUCH_TEXT = 2_000  # characters
 SURE = 0.9  # of a language, to refuse a text in it;
 FEW_LETTERS = 0.5  # and of its letters no more are used by any language that could be translated
 MOST_LOOKING = 64  # requests that wait to look inside
-ONE_THREAD = ("mps",)  # devices that torch lets one thread alone compute on (pytorch#197805)
 Result = TypeVar("Result")
 log = logging.getLogger("uvicorn.error")
 
