@@ -52,6 +52,8 @@ def train(
     there.) Torch's flags and the CPU's random numbers are then as they were, a GPU's are not; another thread that draws
     such numbers meanwhile changes the weights.
     """
+    if not isinstance(settings or {}, Mapping):
+        raise TypeError(f'settings are a mapping, such as {{"train.steps": 500}}, not {settings!r}')
     name, layer = read_recipe(Path(recipe)) if recipe else (None, {})
     files = {"source": source, "target": target, "valid_source": valid_source, "valid_target": valid_target}
     named = {field: _names(paths) for field, paths in files.items()}

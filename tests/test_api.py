@@ -76,6 +76,12 @@ def test_an_interrupt_before_the_first_step_is_a_keyboard_interrupt_too(text: Pa
         train(text, tmp_path / "run", say=interrupt)
 
 
+def test_settings_are_a_mapping(text: Path, tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match=r'such as \{"train.steps": 500\}'):
+        heedful.train(text / "train.en", text / "train.de", tmp_path / "run", settings=["train.steps=2"])  # type: ignore[arg-type]
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_thread_trains_without_touching_signals(text: Path, tmp_path: Path) -> None:
     found: list[heedful.Outcome] = []
     thread = threading.Thread(target=lambda: found.append(train(text, tmp_path / "run")))
