@@ -346,8 +346,8 @@ def test_who_comes_too_often_is_told_when_to_come_again() -> None:
 
 def test_wrong_keys_are_counted_too_and_keep_no_right_one_out() -> None:
     with TestClient(create_app([shouting()], keys=["one"], requests_per_minute=2)) as client:
-        answers = [client.post("/detect", json={"q": "a", "api_key": key}) for key in ("x", "y", "z", "one")]
-    assert [answer.status_code for answer in answers] == [403, 403, 429, 200]
+        answers = [client.post("/detect", json={"q": "a", "api_key": key}) for key in ("x", "y", "z", "one", "")]
+    assert [answer.status_code for answer in answers] == [403, 403, 429, 200, 403]
 
 
 def test_the_rate_recovers_with_time_and_is_each_clients_own() -> None:

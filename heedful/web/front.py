@@ -33,7 +33,8 @@ class Front:
         try:
             self.keys.check(key)
         except RefusalError:
-            self.rate.check(host)  # who guesses keys does not guess for ever
+            if key:  # who guesses keys does not guess for ever; who sends none guesses nothing
+                self.rate.check(host)
             raise
         self.rate.check(f"key {key}" if self.keys else host)
         return given
