@@ -147,8 +147,10 @@ def _refuse_to_overwrite(files: dict[str, Path | None]) -> None:
 
 
 def _is_same(one: Path, other: Path) -> bool:
-    """Some disks take large and small letters for the same."""
-    return one.resolve() == other.resolve() or (one.exists() and other.exists() and one.samefile(other))
+    """Some disks take large and small letters for the same. (A hard link is another file: it is replaced.)"""
+    one, other = one.resolve(), other.resolve()
+    is_alike = one.parent == other.parent and one.name.casefold() == other.name.casefold()
+    return one == other or (is_alike and one.exists() and other.exists() and one.samefile(other))
 
 
 def _details(translator: Translator, model: Path, device: str, alternatives: int, options: SearchOptions) -> Details:
