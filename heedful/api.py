@@ -47,10 +47,10 @@ def train(
     `ValidationRecord`, `CheckpointRecord`, `PaceRecord` or `EndRecord`; `say` with what the command would tell its
     user, warnings among it. Nothing is printed.
 
-    Ctrl-C, or a notebook's ■, ends the run after its next step, with a checkpoint, as a KeyboardInterrupt; the same
-    call goes on from there. (In another thread than the main one, or where SIGINT has a handler, it does what it does
-    there.) Torch's flags and the CPU's random numbers are then as they were, a GPU's are not; another thread that draws
-    such numbers meanwhile changes the weights.
+    Ctrl-C, or a notebook's ■, ends the run after its next step, with a checkpoint, as a KeyboardInterrupt (before the
+    first step at once); the same call goes on from there. (In another thread than the main one, or where SIGINT has a
+    handler, it does what it does there.) Torch's flags and the CPU's random numbers are then as they were, a GPU's are
+    not; another thread that draws such numbers meanwhile changes the weights.
     """
     if not isinstance(settings or {}, Mapping):
         raise TypeError(f'settings are a mapping, such as {{"train.steps": 500}}, not {settings!r}')
@@ -80,7 +80,7 @@ def _interruptible() -> Iterator[Callable[[], bool]]:
     with Interruption([signal.SIGINT]) as interruption, suppress(Interrupted):
         yield interruption.requested
     if interruption.signal:
-        raise KeyboardInterrupt("stopped; the same call goes on from the last checkpoint")
+        raise KeyboardInterrupt("stopped; the same call goes on with the run") from None
 
 
 def evaluate_saved(
@@ -118,7 +118,7 @@ def evaluate_saved(
 
 
 def _names(paths: Paths | None) -> list[str]:
-    return [fspath(path) for path in ([paths] if isinstance(paths, str | PathLike) else paths or ())]
+    return [fspath(path) for path in ([paths] if isinstance(paths, str | PathLike) else () if paths is None else paths)]
 
 
 def _setting(name: str, value: Any) -> Layer:

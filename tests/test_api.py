@@ -58,7 +58,7 @@ def test_an_interrupt_ends_a_run_with_a_checkpoint_and_the_same_call_goes_on(tex
 
     run = tmp_path / "run"
     handler = signal.getsignal(signal.SIGINT)
-    with pytest.raises(KeyboardInterrupt, match="the same call goes on"):
+    with pytest.raises(KeyboardInterrupt, match="the same call goes on with the run"):
         train(text, run, 50, on_record=interrupt_once)
     assert signal.getsignal(signal.SIGINT) is handler
     (stopped,) = checkpoint_steps(run)
@@ -95,5 +95,5 @@ def test_a_tsv_has_no_target_and_a_run_knows_its_text(text: Path, tmp_path: Path
     run = tmp_path / "run"
     names = {"data.source_language": "en", "data.target_language": "de"}
     heedful.train(text / "pairs.tsv", None, run, preset="tiny", device="cpu", settings=settings | names)
-    outcome = heedful.train(None, None, run, device="cpu", settings={"train.steps": 3})
+    outcome = heedful.train(np.array([]), None, run, device="cpu", settings={"train.steps": 3})
     assert (outcome.step, outcome.reason) == (3, "steps")
