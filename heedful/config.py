@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import re
 import sys
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -309,7 +310,8 @@ def _readable(error: msgspec.ValidationError, merged: Layer) -> str:
 def _wrong_value(name: str, value: object, problem: str) -> str:
     if get_origin(_kind(name)) is Literal:
         return f"{name} = {value!r} is unknown; choose one of {', '.join(get_args(_kind(name)))}"
-    problem = problem.partition(" - at ")[0].replace("`", "").replace("array", 'a list such as ["train.en"]')
+    problem = problem.partition(" - at ")[0].replace("`", "")
+    problem = re.sub(r"\barray\b", 'a list such as ["train.en"]', problem)
     return f"{name} = {value!r}: {problem[:1].lower()}{problem[1:]}"
 
 
