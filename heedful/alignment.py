@@ -37,12 +37,13 @@ from heedful.device import choose_device
 from heedful.errors import DataError
 from heedful.export.cache import cache_file
 from heedful.grammar import LANGUAGES, Example, built_in_corpus
+from heedful.languages import has_spaces
 from heedful.model.attention import Recorder, recorded_attention
 from heedful.model.transformer import Transformer
 from heedful.packed import pack_source, pack_target, shift_right
 from heedful.tokenizer import SPACE, Tokenizer
 from heedful.translation import Translation, one_line
-from heedful.words import apart, num_words, word_of_piece
+from heedful.words import apart, num_words, word_of_piece, words_of
 
 Alignment: TypeAlias = tuple[tuple[int, int], ...]
 """Pairs of source word and target word, in the order of the source."""
@@ -122,7 +123,8 @@ class Aligner:
         """The alignment of one pair, as texts or as ids without eos."""
         source_ids, target_ids = self._ids(source), self._ids(target)
         weights_PTS = ways_to_look(self.model, source_ids, target_ids)
-        return links(word_weights(weights_PTS, *self._pieces(source_ids, target_ids)), self.choice)
+        words = word_weights(weights_PTS, *self._pieces(source_ids, target_ids))
+        return links(words, self._with_marks_alone(words))
 
     def align_translation(self, translation: Translation, rank: int = 0) -> Alignment:
         """The alignment of a translated line with its n-th best translation; the parts of a split line in a row."""
@@ -139,6 +141,21 @@ class Aligner:
             source_words += num_words(source)
             target_words += num_words(target)
         return tuple(found)
+
+    def _with_marks_alone(self, words: Words) -> Choice:
+        """The choice; in a language without spaces punctuation marks, which are words there, stay alone."""
+        sides = zip(self.languages, (words.source, words.target), strict=True)
+        source, target = (() if has_spaces(code) else tuple(filter(_is_mark, side)) for code, side in sides)
+        return replace(
+            self.choice,
+            source_alone=(*self.choice.source_alone, *source),
+            target_alone=(*self.choice.target_alone, *target),
+        )
+
+    def source_words(self, translation: Translation) -> list[str]:
+        """The words of a line that alignments count, those of its parts in a row."""
+        code = self.languages[0]
+        return [word for ids in translation.source_ids for word in words_of(self.tokenizer, ids, code)]
 
     def _ids(self, side: str | Sequence[int]) -> Sequence[int]:
         return self.tokenizer.encode(one_line(side)) if isinstance(side, str) else side

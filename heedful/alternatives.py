@@ -16,9 +16,9 @@ from heedful.counting import counted
 from heedful.engines import Foresight, Request, SearchOptions
 from heedful.errors import ConfigError, DataError
 from heedful.search import Hypothesis
-from heedful.tokenizer import SPACE, Tokenizer
+from heedful.tokenizer import Tokenizer
 from heedful.translation import TextHypothesis, Translation, Translator
-from heedful.words import apart, num_words, word_of_piece
+from heedful.words import apart, could_begin, num_words, word_of_piece
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ def _next_tokens(translator: Translator, request: Request, own: tuple[int, ...],
     tokenizer = translator.tokenizer
     likeliest = translator.engine.next_tokens(request, tokenizer.vocab_size)
     pieces = tokenizer.pieces(token for token, _ in likeliest)
-    begins = [apart([piece], translator.target_language)[0].startswith(SPACE) for piece in pieces]
+    begins = could_begin(pieces, translator.target_language)
     may_come = [begin or token in own for (token, _), begin in zip(likeliest, begins, strict=True)]
     return list(compress(likeliest, may_come))
 

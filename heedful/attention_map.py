@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate
 from threading import Lock
 from typing import Literal, get_args
 from weakref import WeakKeyDictionary
@@ -54,11 +55,11 @@ class Tokens:
     words: tuple[str, ...]
     word_of_piece: tuple[int, ...]
 
-    def text_before(self, word: int) -> str:
-        """All words before this one, as they are written."""
-        firsts = [self.pieces[self.word_of_piece.index(n)] for n in range(word)]
-        pairs = zip(firsts, self.words, strict=False)
-        return "".join(f" {word}" if first.startswith(SPACE) else word for first, word in pairs).strip()
+    def prefixes(self) -> list[str]:
+        """For each word what is written before it."""
+        firsts = dict(zip(reversed(self.word_of_piece), reversed(self.pieces), strict=True))
+        written = [f" {word}" if firsts[n].startswith(SPACE) else word for n, word in enumerate(self.words)]
+        return [text.strip() for text in accumulate(["", *written[:-1]])]
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ class Details:
 
     def record(self, translation: Translation) -> dict[str, Any]:
         """The translation's own record; and of each hypothesis its alignment and how sure the model is of its words."""
-        record = translation.record()
+        record = translation.record() | {"source_words": self.aligner.source_words(translation)}
         for rank, (hypothesis, fields) in enumerate(zip(translation.hypotheses, record["hypotheses"], strict=True)):
             fields["alignment"] = pharaoh(self.aligner.align_translation(translation, rank))
             fields["words"] = [asdict(word) for word in word_confidences(hypothesis)]

@@ -220,8 +220,8 @@ def examples(found: AttentionMap) -> list[dict[str, Any]]:
     for row, (token, word) in enumerate(zip(target.ids, target.word_of_piece, strict=True)):
         of_word[word] += float(log_probs_TV[row, token])
     return [
-        {"prefix": target.text_before(place), "next": word, "p": _probability(of_word[place])}
-        for place, word in enumerate(target.words)
+        {"prefix": prefix, "next": word, "p": _probability(log_prob)}
+        for prefix, word, log_prob in zip(target.prefixes(), target.words, of_word, strict=True)
     ]
 
 

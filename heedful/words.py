@@ -1,15 +1,18 @@
 """Pieces → words: what stands between spaces, counted from 0; in a language that writes none, every piece is a word.
 
-It knows pieces and the code of a language; no text, no model.
+It knows pieces and the code of a language; no model.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import groupby, pairwise
+from operator import itemgetter
 
 from heedful.languages import has_spaces
-from heedful.tokenizer import SPACE
+from heedful.tokenizer import SPACE, Tokenizer
+
+UNKNOWN = "<unk>"
 
 
 def word_of_piece(pieces: Sequence[str]) -> list[int]:
@@ -34,6 +37,20 @@ def apart(pieces: Sequence[str], language: str) -> list[str]:
     if has_spaces(language):
         return list(pieces)
     return [_set_off(piece, before) for before, piece in pairwise(["", *pieces])]
+
+
+def words_of(tokenizer: Tokenizer, ids: Sequence[int], language: str) -> list[str]:
+    """The words that ids spell."""
+    owners = word_of_piece(apart(tokenizer.pieces(ids), language))
+    groups = groupby(zip(owners, ids, strict=True), key=itemgetter(0))
+    return [tokenizer.decode([token for _, token in group]) for _, group in groups]
+
+
+def could_begin(pieces: Sequence[str], language: str) -> list[bool]:
+    """Of pieces each by itself: could a word begin with it?"""
+    if has_spaces(language):
+        return [piece.startswith(SPACE) for piece in pieces]
+    return [not _goes_on(piece) and piece != UNKNOWN for piece in pieces]
 
 
 def _set_off(piece: str, before: str) -> str:

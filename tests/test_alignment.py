@@ -198,6 +198,18 @@ def test_the_way_that_knows_the_alignment_counts(monkeypatch: pytest.MonkeyPatch
     assert alignment_error_rate(found, [example.alignment for example in corpus.valid]) < 0.02
 
 
+def test_marks_are_words_without_spaces_and_stay_alone(model: Path) -> None:
+    loaded = load_model(model, device=CPU)
+    choice, encode = default_choice(loaded.model.config), loaded.tokenizer.encode
+    sides = encode("The cat, and."), encode("Die Katze, und.")
+    aligner = Aligner(loaded.model, loaded.tokenizer, choice, ("zh", "ja"))
+    found = aligner.align(*sides)
+    source, target = (loaded.tokenizer.pieces(ids) for ids in sides)
+    assert {j for _, j in found} == {j for j, piece in enumerate(target) if piece not in (",", ".")}
+    assert not {i for i, _ in found} & {i for i, piece in enumerate(source) if piece in (",", ".")}
+    assert {",", "."} <= {*source} & {*target}
+
+
 def test_without_the_grammar_a_whole_layer_is_asked(model: Path) -> None:
     loaded = load_model(model, device=CPU)
     choice = choice_for(loaded.model, loaded.tokenizer, ("xx", "de"))

@@ -125,6 +125,7 @@ ALLOWED: dict[str, set[str]] = {
         "device",
         "export",
         "grammar",
+        "languages",
         "model",
         "packed",
         "tokenizer",

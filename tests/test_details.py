@@ -37,6 +37,8 @@ def test_a_record_has_alignment_confidence_and_alternatives(model: Path) -> None
     full, blank = (details.record(translation) for translation in translator.translate([TEXT[0], ""]))
     (hypothesis,) = full["hypotheses"]
     words = hypothesis["words"]
+    assert " ".join(full["source_words"]) == full["source"]
+    assert blank["source_words"] == []
     assert all(0 < word["probability"] <= 1 for word in words)
     assert all(len(word["alternatives"]) == 2 for word in words)
     assert {int(link.split("-")[1]) for link in hypothesis["alignment"].split()} == set(range(len(words)))

@@ -1,6 +1,7 @@
 """Words: what stands between spaces; pieces, where a language writes none."""
 
-from heedful.words import apart, num_words, word_of_piece
+from heedful.tokenizer import Tokenizer
+from heedful.words import apart, could_begin, num_words, word_of_piece, words_of
 
 
 def test_words_begin_where_a_piece_begins_with_a_space() -> None:
@@ -26,3 +27,19 @@ def test_every_piece_is_a_word_where_a_language_writes_no_spaces() -> None:
 def test_the_bytes_of_a_character_and_what_follows_a_bare_space_stay_together() -> None:
     pieces = ["▁", "今天", "<0xE9>", "<0xBE>", "<0x98>", "<0xE9>", "<0xBF>", "<0x8D>", "书", "<unk>"]
     assert word_of_piece(apart(pieces, "zh")) == [0, 0, 1, 1, 1, 2, 2, 2, 3, 4]
+
+
+def test_words_are_spelled_as_they_are_counted() -> None:
+    tokenizer = Tokenizer.learn_at_most(["今天老师喜欢书", "the teacher loves books"], 400, seed=1)
+    assert words_of(tokenizer, tokenizer.encode("the teacher loves"), "en") == ["the", "teacher", "loves"]
+    ids = tokenizer.encode("老师喜欢今天")
+    assert words_of(tokenizer, ids, "en") == ["老师喜欢今天"]
+    words = words_of(tokenizer, ids, "zh")
+    assert len(words) == num_words(apart(tokenizer.pieces(ids), "zh")) > 1
+    assert "".join(words) == "老师喜欢今天"
+
+
+def test_what_could_begin_a_word_is_said_of_each_piece_by_itself() -> None:
+    pieces = ["▁", "今天", "▁the", "<0xE9>", "<0xBE>", "<unk>"]
+    assert could_begin(pieces, "en") == [True, False, True, False, False, False]
+    assert could_begin(pieces, "zh") == [True, True, True, True, False, False]
