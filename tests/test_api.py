@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,14 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / f"train.{language}").write_text("\n".join(line.replace("the", word) for line in lines) + "\n")
     (folder / "pairs.tsv").write_text("".join(f"{line}\t{line.replace('the', 'die')}\n" for line in lines))
     return folder
+
+
+@pytest.fixture(autouse=True)
+def interrupts() -> Iterator[None]:
+    """As in a notebook; a process that was started in the background ignores them."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def train(text: Path, run: Path, steps: object = 4, **more: Any) -> heedful.Outcome:
