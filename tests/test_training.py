@@ -107,9 +107,8 @@ def test_the_speed_is_that_of_the_steps_whatever_is_done_between_them(
 
 
 def test_a_slow_start_gives_its_pace_until_the_first_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    now = time.monotonic()
     trainer = new_trainer(config())
-    step = trainer.step
+    step, now = trainer.step, time.monotonic()
 
     def slow_step(batches: Sequence[AnyBatch]) -> None:
         nonlocal now
