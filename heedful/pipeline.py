@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -277,7 +278,7 @@ def _train(
 
 def _last_scores(run: Path) -> Scores | None:
     """Those of the last validation that a run has behind it."""
-    records = run_metrics(run)["validation"] if (run / METRICS).is_file() else []
+    records = _validations(run)
     if not records:
         return None
     loss, perplexity, bleu = (records[-1].get(name) for name in ("loss", "perplexity", "bleu"))
@@ -286,11 +287,14 @@ def _last_scores(run: Path) -> Scores | None:
 
 def _with_validations(progress: Progress, run: Path, steps: int) -> Progress:
     """What the checkpoint could not know: that a validation it owes was done since, or that the run ends here."""
-    records = run_metrics(run)["validation"] if (run / METRICS).is_file() else []
-    losses = [record["loss"] for record in records if record["step"] == progress.step]
+    losses = [record["loss"] for record in _validations(run) if record["step"] == progress.step]
     if progress.owes_validation and losses:
         return validated(progress, math.nan if losses[0] is None else losses[0])
     return replace(progress, owes_validation=progress.owes_validation or (progress.step >= steps and not losses))
+
+
+def _validations(run: Path) -> list[dict[str, Any]]:
+    return run_metrics(run)["validation"] if (run / METRICS).is_file() else []
 
 
 def _log(run: Path, record: Record) -> None:
