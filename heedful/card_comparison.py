@@ -237,7 +237,7 @@ def _notes(tests: Sequence[Block]) -> str:
     has_seeds = any(len(line.seeds) > 1 for line in lines)
     notes = ["± behind a mean: the standard deviation over seeds."] if has_seeds else []
     if any(line.comparisons for line in lines):
-        notes += ["p: paired bootstrap against the first row that was searched alike, 1,000 draws."]
+        notes += ["p: paired bootstrap against the first row that was searched alike, 1,000 draws, one-sided."]
     elif notes:
         notes += ["Without --seeds each card is compared with the first, by paired bootstrap."]
     if any(len({line.search for line in block.lines}) > 1 for block in tests):

@@ -27,7 +27,7 @@ Counts = npt.NDArray[np.int64]
 
 
 class Comparison(Struct, frozen=True):
-    """How much better than the baseline, and how likely so much is by chance (two-sided)."""
+    """How much better than the baseline, and how likely so much is by chance: sacreBLEU's p, which counts one side."""
 
     difference: float
     p_value: float
@@ -60,7 +60,11 @@ def score(metric: str, counts_NC: Counts) -> float:
 
 
 def paired_bootstrap(metric: str, baseline_NC: Counts, system_NC: Counts) -> Comparison:
-    """Draw the same sentences for both, many times: how often do the two differ by chance as much as they do?"""
+    """Draw the same sentences for both, many times: how often do the two differ by chance as much as they do?
+
+    As sacreBLEU has it: draws count whose distance exceeds the mean distance by more than the difference. Of a clear
+    difference that is one tail, so that p is half of what a two-sided test would give.
+    """
     if len(baseline_NC) != len(system_NC):
         raise DataError(f"{len(baseline_NC)} and {len(system_NC)} sentences cannot be compared one by one")
     difference = score(metric, system_NC) - score(metric, baseline_NC)
