@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import json
 import lzma
+import math
 import os
 import shutil
 import subprocess
@@ -15,23 +16,26 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner, Result
 from safetensors.torch import load_file, save_file
+from torch.nn import functional as F
 
 from heedful import __version__, model_evaluation, provenance
 from heedful.api import evaluate_saved, train
 from heedful.card import Card, holding, load_card, text_file, write_card
 from heedful.card_comparison import rows_by_recipe, rows_of, side_by_side, to_builtins, told_apart
 from heedful.card_tables import to_markdown
-from heedful.checkpoint import FORMAT, find_model, weights_digest
+from heedful.checkpoint import FORMAT, find_model, load_model, weights_digest
 from heedful.cli import commands
-from heedful.corpus import text_digest
+from heedful.corpus import read_pairs, text_digest
 from heedful.errors import CheckpointError, ConfigError, DataError, HeedfulError
 from heedful.evaluation import Report, evaluate_files, evaluate_model
 from heedful.model_card import new_card
 from heedful.model_evaluation import contrast_cases, evaluate_models, evaluate_translator, keep_on_card
+from heedful.packed import pack_source, pack_target, shift_right
 from heedful.provenance import Machine
 from heedful.starts import Base, Place, Share, Start, begin, keep_base, read_base, read_starts, shares
 from heedful.translation import ScoredPair, Translator
@@ -268,6 +272,25 @@ def test_a_language_without_spaces_has_no_perplexity_of_words(text: Path, tmp_pa
         perplexity = evaluated.evaluation.report.perplexity
         assert perplexity is not None
         assert (perplexity.per_word is not None) == has_one
+
+
+def test_the_perplexities_are_those_of_the_first_reference_each_eos_counted(text: Path, tmp_path: Path) -> None:
+    (tmp_path / "other.de").write_text("eins\nzwei\n")
+    model = small_model(tmp_path / "small")
+    evaluated = evaluate_models([model], text / "test.en", [text / "test.de", tmp_path / "other.de"], device="cpu")
+    loaded, loss, num_pieces = load_model(model, device=torch.device("cpu")), 0.0, 0
+    for pair in read_pairs([text / "test.en"], [text / "test.de"]):
+        source_T, target_T = (np.array([*loaded.tokenizer.encode(side), 0]) for side in (pair.source, pair.target))
+        lengths, target_lengths = np.array([len(source_T)]), np.array([len(target_T)])
+        target_in = pack_target(shift_right(target_T), target_lengths, lengths)
+        logits_TV = loaded.model(pack_source(source_T, lengths), target_in)
+        loss += F.cross_entropy(logits_TV, torch.from_numpy(target_T), reduction="sum").item()
+        num_pieces += len(target_T)
+    found, num_words = evaluated.evaluation.report.perplexity, len(" ".join(TEXT[1::2]).split())
+    assert found is not None
+    assert (found.num_pieces, found.num_words) == (num_pieces, num_words)
+    assert found.per_piece == pytest.approx(math.exp(loss / num_pieces), rel=1e-5)
+    assert found.per_word == pytest.approx(math.exp(loss / num_words), rel=1e-5)
 
 
 def test_a_test_set_from_a_pipe_is_refused_as_the_card_could_not_say_what_it_was(text: Path, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import math
 import os
 import shutil
 import socket
@@ -307,7 +308,9 @@ def test_a_score_is_the_sum_of_its_tokens(heedful: Run, model: Path, tmp_path: P
     )
     assert sum(records[0]["token_log_probs"]) == pytest.approx(records[0]["log_prob"])
     assert records[1]["tokens"] == ["</s>"]
-    assert "perplexity" in result.err
+    num_pieces, total = sum(len(r["tokens"]) for r in records), sum(r["log_prob"] for r in records)
+    expected = math.exp(-total / num_pieces)
+    assert f"{num_pieces} word pieces, eos included: perplexity {expected:.4f}\n" in result.err
 
 
 def test_evaluating_a_model_and_a_file(heedful: Run, model: Path, text: Path) -> None:
