@@ -123,7 +123,7 @@ def evaluate(
 def evaluate_files(
     hypotheses: str | PathLike[str], references: Iterable[str | PathLike[str]], *, language: str = ""
 ) -> Report:
-    """Score a file (- is stdin) against one or several; the language is that of the first reference's name."""
+    """Score a file (- is stdin) against one or several; the language is that of the first whose name says one."""
     if isinstance(references, str | PathLike):
         raise TypeError("evaluate_files takes a list of references; put the path in brackets: [reference]")
     scored, paths = Path(hypotheses), [Path(reference) for reference in references]

@@ -344,6 +344,13 @@ def test_lines_that_look_tokenised_are_noted_without_a_log(caplog: pytest.LogCap
     assert "120 of 120 hypotheses end in ' .' and look tokenised" in report.to_text()
 
 
+def test_a_tenth_of_the_lines_is_enough_to_look_tokenised() -> None:
+    plain, cut = ["das ist ein Satz."] * 20, ["das ist ein Satz ."] * 20
+    assert evaluate([*cut[:1], *plain[1:]], [plain]).notes == ()
+    (note,) = evaluate([*cut[:2], *plain[2:]], [plain]).notes
+    assert note.startswith("2 of 20 hypotheses end in ' .'")
+
+
 def test_a_name_instead_of_a_code_is_noted() -> None:
     lines = ["Der Hund sah die alte Frau."]
     (note,) = evaluate(lines, [lines], language="German").notes
@@ -457,6 +464,15 @@ def test_a_file_of_empty_lines_scores_what_a_model_that_says_nothing_does(tmp_pa
     report = evaluate_files(tmp_path / "out.txt", [tmp_path / "ref.de"])
     assert (report.bleu.value, report.chrf.value, report.ter.value) == (0.0, 0.0, 100.0)
     assert report.notes == ("2 of 2 hypotheses are empty",)
+
+
+def test_the_language_is_that_of_the_first_reference_whose_name_says_one(tmp_path: Path) -> None:
+    for name in ("out.fr", "ref.txt", "ref.de", "ref.en"):
+        (tmp_path / name).write_text("ein Satz\n", encoding="utf-8")
+    references = [tmp_path / name for name in ("ref.txt", "ref.de", "ref.en")]
+    assert evaluate_files(tmp_path / "out.fr", references).language == "de"
+    assert evaluate_files(tmp_path / "out.fr", references[:1]).language == ""
+    assert evaluate_files(tmp_path / "out.fr", references, language="en").language == "en"
 
 
 # Bad input
