@@ -25,7 +25,7 @@ from torch.nn import functional as F
 
 from heedful import __version__, model_evaluation, provenance
 from heedful.api import evaluate_saved, train
-from heedful.card import Card, holding, load_card, text_file, write_card
+from heedful.card import Card, holding, identify, load_card, text_file, write_card
 from heedful.card_comparison import rows_by_recipe, rows_of, side_by_side, to_builtins, told_apart
 from heedful.card_tables import to_markdown
 from heedful.checkpoint import FORMAT, find_model, load_model, weights_digest
@@ -291,6 +291,14 @@ def test_the_perplexities_are_those_of_the_first_reference_each_eos_counted(text
     assert (found.num_pieces, found.num_words) == (num_pieces, num_words)
     assert found.per_piece == pytest.approx(math.exp(loss / num_pieces), rel=1e-5)
     assert found.per_word == pytest.approx(math.exp(loss / num_words), rel=1e-5)
+
+
+def test_a_test_set_is_all_that_its_source_and_its_references_hold(text: Path) -> None:
+    source, reference, other = (text_file(text / name) for name in ("test.en", "test.de", "train.en"))
+    sets = [(source, [reference]), (other, [reference]), (source, [other]), (source, [reference, other])]
+    names, digests = zip(*(identify(one, references) for one, references in sets), strict=True)
+    assert names == ("test.de", "test.de", "train.en", "test.de")
+    assert len(set(digests)) == 4
 
 
 def test_a_test_set_from_a_pipe_is_refused_as_the_card_could_not_say_what_it_was(text: Path, tmp_path: Path) -> None:
