@@ -89,9 +89,19 @@ def test_every_file_is_on_the_map_and_every_file_of_the_map_exists(name: str) ->
 
 @pytest.mark.parametrize("name", [*READMES, "CONTRIBUTING.md", *DOCS])
 def test_links_between_documents_lead_somewhere(name: str) -> None:
+    """To a file that exists; behind a # to one of its headings."""
     path = ROOT / name
-    targets = re.findall(r"\]\(([^)#:]+)\)", path.read_text(encoding="utf-8"))
-    assert not [target for target in targets if not (path.parent / target).exists()]
+    links = re.findall(r"\]\(([^)#:]*)(?:#([^)]+))?\)", path.read_text(encoding="utf-8"))
+    targets = [((path.parent / file).resolve() if file else path, anchor) for file, anchor in links]
+    assert not [file for file, _ in targets if not file.exists()]
+    assert not [anchor for file, anchor in targets if anchor and anchor not in anchors(file)]
+
+
+def anchors(document: Path) -> set[str]:
+    """What GitHub calls the headings of a document: small letters, a hyphen for each space, no other marks."""
+    text = re.sub(r"```.*?```", "", document.read_text(encoding="utf-8"), flags=re.DOTALL)
+    headings = re.findall(r"^#+ (.+)$", text, flags=re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def test_the_papers_map_names_files_and_tests_that_exist() -> None:
