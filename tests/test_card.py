@@ -26,7 +26,7 @@ from torch.nn import functional as F
 from heedful import __version__, model_evaluation, provenance
 from heedful.api import evaluate_saved, train
 from heedful.card import Card, holding, identify, load_card, text_file, write_card
-from heedful.card_comparison import rows_by_recipe, rows_of, side_by_side, to_builtins, told_apart
+from heedful.card_comparison import Cell, cell, rows_by_recipe, rows_of, side_by_side, to_builtins, told_apart
 from heedful.card_tables import to_markdown
 from heedful.checkpoint import FORMAT, find_model, load_model, weights_digest
 from heedful.cli import commands
@@ -669,6 +669,13 @@ def test_several_cards_are_compared_with_the_first(scored: tuple[Path, Path]) ->
     assert second["comparisons"]["BLEU"]["difference"] == pytest.approx(difference, abs=1e-9)
     assert "Δ BLEU (p)" in call("card", *scored).stdout
     assert "| two | ?" in call("card", *scored, "--format", "md").stdout
+
+
+def test_a_mean_is_of_all_seeds_or_there_is_none() -> None:
+    assert cell([41.0, 43.0, 42.0]) == Cell(42.0, 1.0)
+    assert cell([41.0]) == Cell(41.0)
+    assert cell([41.0, None, 43.0]) is None
+    assert cell([]) is None
 
 
 def test_seeds_of_one_recipe_make_one_row_with_mean_and_spread(scored: tuple[Path, Path]) -> None:
