@@ -754,6 +754,13 @@ def test_one_seed_counts_once_and_of_another_machine_has_a_row_of_its_own(run: P
     assert [[each.config["train"]["seed"] for each in row.cards] for row in rows_by_recipe(cards)] == [[7, 8, 9], [7]]
 
 
+def test_of_several_cards_of_one_model_the_one_with_the_most_scores_counts(scored: tuple[Path, Path]) -> None:
+    whole = card_with(load_card(scored[0]), 1, 40.0)
+    bare = msgspec.structs.replace(whole, evaluations=())
+    for cards in ([bare, whole], [whole, bare]):
+        assert [row.cards for row in rows_by_recipe(cards)] == [(whole,)]
+
+
 def test_packed_text_is_the_same_text(run: Path) -> None:
     card = load_card(run)
     packed = {name: [f"{file}.xz" for file in card.config["data"][name]] for name in ("source", "valid_target")}
