@@ -26,7 +26,7 @@ from torch.nn import functional as F
 from heedful import __version__, model_evaluation, provenance
 from heedful.api import evaluate_saved, train
 from heedful.card import Card, holding, identify, load_card, text_file, write_card
-from heedful.card_comparison import Cell, cell, rows_by_recipe, rows_of, side_by_side, to_builtins, told_apart
+from heedful.card_comparison import Cell, Row, cell, rows_by_recipe, rows_of, side_by_side, to_builtins, told_apart
 from heedful.card_tables import to_markdown
 from heedful.checkpoint import FORMAT, find_model, load_model, weights_digest
 from heedful.cli import commands
@@ -752,6 +752,17 @@ def test_one_seed_counts_once_and_of_another_machine_has_a_row_of_its_own(run: P
     card = load_card(run)
     cards = [card, changed(card, machine=OTHER_MACHINE), changed(card, 8), changed(card, 9)]
     assert [[each.config["train"]["seed"] for each in row.cards] for row in rows_by_recipe(cards)] == [[7, 8, 9], [7]]
+
+
+def test_rows_of_several_seeds_have_no_p(scored: tuple[Path, Path]) -> None:
+    """Which of their seeds it would be of, nobody could tell."""
+    card = load_card(scored[0])
+    one, two, three = (card_with(card, seed, 40.0 + seed) for seed in (1, 2, 3))
+    for rows in ([Row("a", (one, two)), Row("b", (three,))], [Row("a", (one,)), Row("b", (two, three))]):
+        (block,) = to_builtins(rows)
+        assert [line["comparisons"] for line in block["lines"]] == [{}, {}]
+    (block,) = to_builtins([Row("a", (one,)), Row("b", (two,))])
+    assert [list(line["comparisons"]) for line in block["lines"]] == [[], ["BLEU", "chrF2"]]
 
 
 def test_of_several_cards_of_one_model_the_one_with_the_most_scores_counts(scored: tuple[Path, Path]) -> None:
