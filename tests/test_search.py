@@ -279,6 +279,17 @@ def test_tokens_are_drawn_as_often_as_they_are_likely(temperature: float, top_k:
     assert [f == 0 for f in frequencies(rule)] == [e == 0 for e in expected.tolist()]
 
 
+def test_a_draw_does_not_depend_on_those_before_it() -> None:
+    """Two tokens of even odds, 4,000 hypotheses: any two positions agree in half of them."""
+    rule, steps = SampleRule(num_samples=200, seed=11), []
+    beams, logits_RV = new_beams(rule, [9] * 20), torch.tensor([-math.inf, 0.0, 0.0]).expand(20 * 200, 3)
+    for _ in range(4):
+        beams, done = rule.advance(beams, logits_RV)
+        steps.append(done.tokens_NW)
+    for one, other in itertools.combinations(steps, 2):
+        assert float((one == other).double().mean()) == pytest.approx(0.5, abs=0.03)  # four standard deviations
+
+
 def test_the_log_probability_of_a_sample_is_that_of_the_model_at_temperature_1() -> None:
     table, rule = Table(2), SampleRule(num_samples=4, temperature=1.7, top_k=3)
     (found,) = search(step, Tables([table], 4), new_beams(rule, [8]), rule)
