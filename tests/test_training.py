@@ -321,6 +321,13 @@ def test_a_loss_that_is_no_number_is_never_the_best_one(tmp_path: Path, remember
     assert trainer.progress.best_loss == 2.0
 
 
+def test_patience_ends_with_losses_that_are_no_numbers(tmp_path: Path) -> None:
+    trainer = new_trainer(config(patience=2, validate_steps=2))
+    records = run(trainer.config, tmp_path, validate=lambda _: Scores(math.nan, 1.0), trainer=trainer)
+    assert records[-1] == EndRecord(4, "patience")
+    assert trainer.progress.best_loss is None
+
+
 def test_a_run_that_ran_out_of_patience_goes_on_with_more_of_it_only(tmp_path: Path) -> None:
     trainer = new_trainer(config(patience=2, validate_steps=3))
     run(trainer.config, tmp_path, validate=lambda _: Scores(1.0, 1.0), trainer=trainer)
