@@ -321,6 +321,11 @@ def test_a_loss_that_is_no_number_is_never_the_best_one(tmp_path: Path, remember
     assert trainer.progress.best_loss == 2.0
 
 
+def test_the_last_step_is_validated_whatever_its_number(tmp_path: Path) -> None:
+    records = run(config(steps=5, validate_steps=2), tmp_path, validate=lambda _: Scores(1.0, 1.0))
+    assert steps_of(records, ValidationRecord) == [2, 4, 5]
+
+
 def test_patience_ends_with_losses_that_are_no_numbers(tmp_path: Path) -> None:
     trainer = new_trainer(config(patience=2, validate_steps=2))
     records = run(trainer.config, tmp_path, validate=lambda _: Scores(math.nan, 1.0), trainer=trainer)
