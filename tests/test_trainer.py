@@ -1,5 +1,6 @@
 """One training step: Adam's settings, micro-batches, gradients that are not finite, snapshots."""
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from heedful.config import Config, resolve
 from heedful.distributed import World
 from heedful.errors import CheckpointError
 from heedful.model.transformer import Transformer
+from heedful.totals import Sums, Totals
 from heedful.trainer import Trainer
 from tests.memory_shards import random_shards
 
@@ -133,6 +135,17 @@ def test_a_gradient_that_is_not_finite_changes_nothing_and_is_counted(weight_dec
     assert t.totals.sums_3.isfinite().all()
     t.step(next(batches(t.config)))
     assert (int(t.totals.skipped_steps), int(t.totals.skipped_in_a_row)) == (1, 0)
+
+
+def test_a_record_tells_of_finite_steps_and_counts_the_others() -> None:
+    totals, nothing = Totals(CPU), torch.tensor(math.nan)
+    totals.add(torch.tensor([30.0, 20.0]), 10, torch.tensor(0.5))
+    totals.add(torch.tensor([math.nan, math.nan]), 100, nothing)
+    totals.add(torch.tensor([math.inf, 7.0]), 100, nothing)
+    expected = Sums(30.0, 20.0, tokens=10, skipped_steps=2, skipped_in_a_row=2, gradient_norm=0.5)
+    assert totals.take(World()).wait() == expected
+    totals.add(torch.tensor([3.0, 2.0]), 1, torch.tensor(0.25))
+    assert totals.take(World()).wait() == Sums(3.0, 2.0, 1, skipped_steps=0, skipped_in_a_row=0, gradient_norm=0.25)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "fp64", "bf16"])
