@@ -320,6 +320,18 @@ def test_embeddings_and_positions_are_of_like_size_at_the_start() -> None:
     assert sinusoids(200, 256).square().mean().item() == pytest.approx(0.5)
 
 
+def test_linears_begin_xavier_uniform_and_biases_at_zero() -> None:
+    """Our choice, listed in docs/paper.md: the paper names none."""
+    model = Transformer(ModelConfig(d_model=256, d_ff=512, num_layers=1, num_heads=4), 100)
+    linears = [module for module in model.modules() if isinstance(module, nn.Linear)]
+    assert len(linears) == 4 + 2 + 2 * 4 + 2
+    for linear in linears:
+        bound, weight = math.sqrt(6 / (linear.in_features + linear.out_features)), linear.weight.detach()
+        assert 0.99 * bound < weight.abs().max().item() <= bound
+        assert weight.std().item() == pytest.approx(bound / math.sqrt(3), rel=0.02)
+        assert linear.bias is None or not linear.bias.any()
+
+
 # §3.5 Positional encoding
 
 
