@@ -39,7 +39,7 @@ def test_marks_without_end_take_no_time(text: str) -> None:
     assert time.monotonic() - began < 5
 
 
-@pytest.mark.parametrize(("text", "language"), [(THAI, "th"), (CHINESE + "2024" + CHINESE, "zh")])
+@pytest.mark.parametrize(("text", "language"), [(THAI, "th"), (CHINESE + "2024" + CHINESE, "zh"), (CHINESE, "en")])
 def test_parts_of_a_text_without_spaces_are_translated_into_words_apart(text: str, language: str) -> None:
     tokenizer = Tokenizer.learn_at_most([text], 400, seed=1)
     long = text * 20
