@@ -153,3 +153,10 @@ def test_validation_text_that_was_trained_on_is_counted(tokenizer: Tokenizer) ->
     train, valid = shards(tokenizer, TEXT), shards(tokenizer, [TEXT[2], "The cat ran.", TEXT[0]])
     (found,) = cautions(None, config(), tokenizer, train, valid)
     assert "2 of 3 validation pairs are in the training text too" in found
+
+
+def test_the_same_words_in_another_order_are_another_pair(tokenizer: Tokenizer) -> None:
+    trained, validated = "the cat the dog", "the dog the cat"
+    assert sorted(tokenizer.encode(trained)) == sorted(tokenizer.encode(validated))
+    train, valid = shards(tokenizer, [*TEXT, trained]), shards(tokenizer, [validated])
+    assert cautions(None, config(), tokenizer, train, valid) == []
