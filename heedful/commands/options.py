@@ -22,7 +22,7 @@ precision_option = click.option(
     type=click.Choice(["auto", "fp32"]),
     default="auto",
     show_default=True,
-    help="auto is bf16 on CUDA, and int8 by ctranslate2; in fp32 a line does not depend on the others.",
+    help="auto is bf16 on CUDA, and int8 by ctranslate2; in fp32 a line hardly depends on the others.",
 )
 set_option = click.option("--set", "settings", multiple=True, metavar="A.B=C", help="A setting: model.d_ff=1024.")
 preset_option = click.option("--preset", metavar="NAME", help="tiny, small, base (the default: the paper's) or big.")

@@ -2,8 +2,8 @@
 
 An engine takes a stream of requests and gives their hypotheses in the same order, as they come: it reads ahead no
 further than a window, so that memory stays bounded whatever the length of the stream. What comes out for a request does
-not depend on the other requests, but for the rounding of bfloat16 on a GPU. Ids never hold the eos; an engine puts it
-behind each source, and behind each target that it scores. Engines know no text.
+not depend on the other requests, but for rounding, of bfloat16 on a GPU above all. Ids never hold the eos; an engine
+puts it behind each source, and behind each target that it scores. Engines know no text.
 """
 
 from __future__ import annotations
