@@ -220,6 +220,18 @@ def test_a_card_says_which_start_did_what(text: Path, tmp_path: Path, monkeypatc
     assert "## Starts" in markdown
 
 
+def test_gpu_hours_are_not_told_where_a_start_is_not_known(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("heedful.model_card.machine", lambda *_, **__: ONE_MACHINE)
+    trained(text, tmp_path / "run", **{"train.steps": 2})
+    (tmp_path / "run" / "starts.jsonl").unlink()
+    training = load_card(trained(text, tmp_path / "run", **{"train.steps": 6})).training
+    assert training is not None
+    assert (training.steps, [share.steps for share in training.shares]) == (6, [4])
+    assert training.gpu_hours is None
+
+
 def test_a_run_is_of_the_code_that_it_began_with(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEEDFUL_COMMIT", "began-with")
     train(
