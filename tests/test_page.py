@@ -932,6 +932,21 @@ def test_it_fits_a_narrow_screen_in_light_and_dark(page: Any, server: str, schem
     assert page.evaluate(small) == []
 
 
+OUTSIDE = """() => [...document.querySelectorAll(".box")].flatMap((box) =>
+  [...box.querySelectorAll("header *")]
+    .filter((node) => node.getBoundingClientRect().right > box.getBoundingClientRect().right)
+    .map((node) => node.textContent))"""
+
+
+@pytest.mark.parametrize("width", [320, 360, 390])
+def test_what_stands_over_a_text_stays_in_its_box_on_every_telephone(page: Any, server: str, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 800})
+    translated(page, server)
+    page.get_by_text("Detect (English)").wait_for(state="attached")
+    assert page.evaluate(OUTSIDE) == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
 @pytest.mark.parametrize("width", [320, 390, 640, 768])
 def test_letters_in_drawings_keep_their_size_on_every_screen(page: Any, server: str, width: int) -> None:
     """640: a window of 1280 at 200 %."""

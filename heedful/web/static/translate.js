@@ -111,7 +111,7 @@ function pieces() {
       {},
       embedded ? h("strong", { class: "from" }) : from,
       h("span", { class: "grow" }),
-      embedded ? null : [counter, clear],
+      embedded ? null : h("span", { class: "count" }, counter, clear),
     ),
     embedded ? null : input,
     words,
