@@ -691,6 +691,7 @@ def test_a_slow_answer_gives_way_to_a_newer_one(page: Any, server: str) -> None:
 
 
 def test_nothing_is_headed_that_is_not_there_yet(page: Any, server: str) -> None:
+    page.route("**/api/model?*", lambda route: None)
     page.goto(server)
     page.locator("#inside > summary").click()
     page.locator("#inside h3:visible").first.wait_for()
@@ -895,6 +896,16 @@ def test_curves_grow_while_the_training_goes_on(page: Any, translator: Translato
         points = "document.querySelector('#inside .curve').getAttribute('points').split(' ').length"
         page.wait_for_function(f"() => {points} === 3")
         page.locator("#inside > summary").click()  # which ends the stream
+
+
+def test_what_a_model_is_needs_no_sentence(page: Any, server: str) -> None:
+    page.goto(server)
+    page.locator("#inside > summary").click()
+    page.wait_for_selector(".positions .curve")
+    assert "English → German" in page.locator("#inside").inner_text()
+    divided(page, server)
+    assert page.locator("#inside .positions .curve").count() > 0
+    assert "Choose a sentence first." not in page.locator("#inside").inner_text()
 
 
 def test_curves_are_watched_again_when_the_server_was_away(page: Any, server: str) -> None:

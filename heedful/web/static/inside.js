@@ -7,11 +7,12 @@ import { curvesView, scheduleView } from "./curves.js";
 import { h, show } from "./dom.js";
 import { t } from "./i18n.js";
 import { positionsView } from "./positions.js";
-import { nothingYet } from "./sentences.js";
+import { isSame, nothingYet } from "./sentences.js";
 import { get, subscribe } from "./store.js";
 
 /** @type {any} */ let places;
-/** @type {any} */ const fetched = {};
+/** @type {any} */ const fetched = { models: {} };
+let turn = 0;
 
 /** Draw the region into its place; what must be asked for is asked for when it is opened. */
 export function insideRegion(place, details) {
@@ -25,21 +26,42 @@ export function insideRegion(place, details) {
     places.positions,
   );
   show(place, h("h3", {}, t("card")), places.card, places.known, places.request);
-  const draw = () => (details.open ? drawInside() : stopWatching());
+  const draw = () => (details.open ? drawInside() : close());
   details.addEventListener("toggle", draw);
-  subscribe(["trace", "whole", "request", "scheme"], draw);
+  subscribe(["trace", "whole", "from", "to", "locked", "request", "scheme"], draw);
   draw();
 }
 
+function close() {
+  turn += 1;
+  stopWatching();
+}
+
 async function drawInside() {
-  const model = get().trace?.model;
+  const mine = ++turn;
   show(places.request, requestPanel());
+  const model = await shownModel();
+  if (mine !== turn) return;
   places.known.hidden = !model;
   if (!model) return show(places.card, h("p", { class: "muted" }, nothingYet()));
   drawCard(model);
   drawCurves(model);
   if (fetched.positions?.d === model.d_model) show(places.positions, positionsView(fetched.positions));
   if (!embedded) await fetchRest(model);
+}
+
+/** The model that is looked into; as long as no sentence is, that of the chosen languages. */
+async function shownModel() {
+  const { trace, whole, from, to } = get();
+  if (trace || embedded || !to) return trace?.model;
+  return modelOf(whole && !isSame() ? whole.source.language : from, to);
+}
+
+/** What the server says of a model, once it has said it. */
+async function modelOf(source, target) {
+  const pair = `${source}-${target}`;
+  fetched.models[pair] ??= await fetchModel(source, target).catch(() => undefined);
+  return fetched.models[pair];
 }
 
 function drawCard(model) {
@@ -57,7 +79,7 @@ async function fetchRest(model) {
   if (fetched.pair !== pair) {
     Object.assign(fetched, { pair, metrics: null, card: null });
     stopWatching();
-    fetched.card = (await fetchModel(model.source, model.target).catch(() => null))?.card ?? null;
+    fetched.card = (await modelOf(model.source, model.target))?.card ?? null;
     drawCard(model);
   }
   if (!watching) watch(model);
