@@ -146,15 +146,14 @@ def _shares(weights_WW: Tensor, kind: Kind) -> tuple[tuple[float | None, ...], .
 # ----------------------------------------------------------------------------------------------------------------- SVG
 
 CELL, FONT, GAP = 36, 14, 12
+SLANT = 0.72  # of a label at 45°: how far it reaches up, and aside
 INK, MUTED, PAPER, HATCH = "#1b1f27", "#5b6270", "#ffffff", "#d9dad6"
 RAMP = ((244, 245, 243), (143, 176, 223), (23, 64, 139))
 
 
 def svg(shown: View) -> str:
     """The view as SVG; words keep their own direction."""
-    beside = max(map(_width, shown.rows), default=0) + 2 * GAP
-    overhang = 0.72 * _width(shown.columns[-1]) + 2 * GAP
-    top = 0.72 * max(map(_width, shown.columns), default=0) + 48
+    beside, overhang, top = _margins(shown)
     width = max(beside + CELL * len(shown.columns) + overhang, _width(shown.title) + 2 * GAP)
     height = top + CELL * len(shown.rows) + 2 * GAP
     left = width - beside - CELL * len(shown.columns) if shown.is_mirrored else beside
@@ -166,6 +165,14 @@ def svg(shown: View) -> str:
         f'<rect width="100%" height="100%" fill="{PAPER}"/>\n'
         f'<g fill="{MUTED}" font-size="13" transform="translate(0 24)">{title}</g>\n' + "\n".join(parts) + "\n</svg>\n"
     )
+
+
+def _margins(shown: View) -> tuple[float, float, float]:
+    """Room for the words beside the rows, for those that reach beyond the last column, and for those above the rows."""
+    behind = range(len(shown.columns) - 1, -1, -1)
+    reaches = (SLANT * _width(word) - CELL * n for n, word in zip(behind, shown.columns, strict=True))
+    beside = max(map(_width, shown.rows), default=0) + 2 * GAP
+    return beside, max(reaches, default=0) + 2 * GAP, SLANT * max(map(_width, shown.columns), default=0) + 48
 
 
 def _svg_labels(shown: View, left: float, top: float) -> Iterator[str]:
@@ -244,8 +251,9 @@ def png(shown: View, path: Path) -> None:
     except ImportError:
         raise DeviceError("a .png needs matplotlib: pip install 'heedful[plot]'; .svg and .html need nothing") from None
     families = font_families("".join([shown.title, *shown.rows, *shown.columns]))
-    figure = Figure(figsize=(2.5 + 0.42 * len(shown.columns), 2 + 0.38 * len(shown.rows)), layout="constrained")
-    axes = figure.add_subplot()
+    size, place = _png_places(shown)
+    figure = Figure(figsize=size)
+    axes = figure.add_axes(place)
     _png_cells(axes, shown)
     words: dict[str, Any] = {"fontfamily": families, "fontsize": 10}
     side: Literal["left", "right"] = "right" if shown.is_mirrored else "left"
@@ -258,6 +266,16 @@ def png(shown: View, path: Path) -> None:
         axes.invert_xaxis()
         axes.yaxis.tick_right()
     figure.savefig(path, dpi=150)
+
+
+def _png_places(shown: View) -> tuple[tuple[float, float], tuple[float, float, float, float]]:
+    """The size of the figure in inches, and what part of it the cells take; letters of 10 points have room around."""
+    beside, overhang, top, below = (length * 10 / 72 / FONT for length in (*_margins(shown), GAP))
+    title = _width(shown.title) * 9 / 72 / FONT
+    cells = 0.42 * len(shown.columns), 0.38 * len(shown.rows)
+    width, height = beside + max(cells[0] + overhang, title), top + cells[1] + below
+    left = width - beside - cells[0] if shown.is_mirrored else beside
+    return (width, height), (left / width, below / height, cells[0] / width, cells[1] / height)
 
 
 def _png_cells(axes: Any, shown: View) -> None:

@@ -144,7 +144,30 @@ def test_svg_is_mirrored_where_columns_run_from_right_to_left() -> None:
     assert 'direction="rtl"' not in svg(View("a view", HEBREW[:1], ("the", "road"), ((1.0, 0.2),))).split("rotate")[1]
 
 
+LONG_WORD = "Donaudampfschifffahrtsgesellschaft"
+
+
+@pytest.mark.parametrize("words", [(LONG_WORD, "</s>"), ("ה" * 32, "</s>")])
+def test_svg_has_room_for_a_long_word_that_is_not_the_last(words: tuple[str, ...]) -> None:
+    root = ElementTree.fromstring(svg(View("a", ("b",), words, ((1.0, 0.0),))))
+    places = [node.attrib["transform"] for node in root if "rotate" in node.attrib.get("transform", "")]
+    x = float(re.findall(r"[\d.]+", places[0])[0])
+    room = x if "rotate(45)" in places[0] else float(root.attrib["width"]) - x
+    assert room > 0.7 * 0.6 * 14 * len(words[0])
+
+
 # ----------------------------------------------------------------------------------------------------------------- PNG
+
+
+def test_png_has_room_for_long_words_and_cells_beside_them(tmp_path: Path) -> None:
+    """matplotlib warns of a drawing that has no room left for its cells, and a warning is an error here."""
+    image = pytest.importorskip("matplotlib.image")
+    for name, rows, columns in (("long", (LONG_WORD, "b"), ("a", LONG_WORD * 2)), ("short", ("a", "b"), ("a", "b"))):
+        png(View("a view with a long title", rows, columns, ((1.0, 1.0),) * 2), tmp_path / f"{name}.png")
+    edges = [image.imread(tmp_path / f"{name}.png")[..., :3].min(axis=2) for name in ("long", "short")]
+    for drawn in edges:
+        assert min(side.min() for side in (drawn[0], drawn[-1], drawn[:, 0], drawn[:, -1])) == 1, "nothing is cut"
+    assert edges[0].shape[0] > 2 * edges[1].shape[0]
 
 
 def test_png_is_mirrored_where_columns_run_from_right_to_left(tmp_path: Path) -> None:
@@ -153,7 +176,7 @@ def test_png_is_mirrored_where_columns_run_from_right_to_left(tmp_path: Path) ->
         png(View("a view", ("x", "y"), words, ((1.0, 0.0, 0.0, 0.0),) * 2), tmp_path / "a.png")
         dark = image.imread(tmp_path / "a.png")[..., 0] < 0.2
         height, width = dark.shape
-        middle = dark[height // 2]  # through the cells, not the labels
+        middle = dark[-height // 4]  # through the cells, not the labels
         assert (middle[width // 2 :].sum() > middle[: width // 2].sum()) == (first == "right")
 
 
