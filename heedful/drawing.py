@@ -123,7 +123,7 @@ def view(found: AttentionMap, kind: Kind, *, layer: int | None = None, head: int
     check_place(layer, head, *weights_LHWW.shape[:2])
     chosen_WW = weights_LHWW[layer - 1].mean(dim=0) if head is None else weights_LHWW[layer - 1, head - 1]
     name = "mean of all heads" if head is None else f"head {head}"
-    title = f"{KIND_NAMES[kind]}, layer {layer}, {name}"
+    title = f"{KIND_NAMES[kind]}, layer {layer}, {name}; rows look at columns, in percent"
     return View(title, found.rows(kind).words, found.columns(kind).words, _shares(chosen_WW, kind))
 
 
