@@ -223,6 +223,12 @@ def test_a_translation_begins_with_its_prefix(heedful: Run, model: Path, tmp_pat
     assert result.out.startswith("die mat")
 
 
+@pytest.mark.parametrize("sentence", ["The cat sat.", "The cat sat. " * 100])
+def test_who_gives_a_sentence_for_a_file_is_told_how_it_gets_there(heedful: Run, model: Path, sentence: str) -> None:
+    told = one_line(heedful("translate", "-m", model, sentence))
+    assert 'no such file; a sentence comes by stdin: echo "…" | heedful translate' in told
+
+
 def test_prefixes_that_are_too_few_are_counted_before_anything_is_translated(
     heedful: Run, model: Path, tmp_path: Path
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import os
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
@@ -83,6 +84,7 @@ def translate(
         )
     _refuse_what_would_not_count(search)
     _refuse_to_overwrite({"FILE": file, "--prefix": prefix, "-o": output, "--alignments": alignments})
+    _refuse_a_sentence(file)
     _refuse_uneven(file, prefix)
     translator = Translator.load(*models, device=device, engine=engine, precision=precision)
     _note_unfinished(models)
@@ -105,6 +107,15 @@ def _note_unfinished(models: tuple[Path, ...]) -> None:
     for model in models:
         if so_far := steps_so_far(model):
             say(f"{model} is not finished: step {so_far[0]:,} of {so_far[1]:,}")
+
+
+def _refuse_a_sentence(file: Path) -> None:
+    """Who gives the text itself, as to `heedful attend`, is told how it gets here."""
+    from heedful.errors import DataError
+    from heedful.lines import STDIN
+
+    if file != STDIN and not os.path.exists(file) and len(str(file).split()) > 1:  # which may be too long for a name
+        raise DataError(f'{file}: no such file; a sentence comes by stdin: echo "…" | heedful translate -m MODEL')
 
 
 def _refuse_uneven(file: Path, prefix: Path | None) -> None:
