@@ -203,6 +203,11 @@ def test_what_is_no_json_object_is_refused(client: TestClient, body: bytes) -> N
     [
         ({}, "missing q parameter (the body has no Content-Type; JSON needs application/json)"),
         (
+            {"Content-Type": "application/x-www-form-urlencoded"},  # curl's own
+            "missing q parameter (the body has Content-Type application/x-www-form-urlencoded; "
+            "JSON needs application/json)",
+        ),
+        (
             {"Content-Type": "text/plain; charset=utf-8"},
             "missing q parameter (the body has Content-Type text/plain; JSON needs application/json)",
         ),

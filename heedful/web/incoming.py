@@ -97,7 +97,8 @@ async def parameters(request: Request, limits: Limits) -> Parameters:
         values = {name: value if isinstance(value, list) else [value] for name, value in given.items()}
         return Parameters(query | values, arrays)
     if kind == URLENCODED:
-        return Parameters(query | _urlencoded(body))
+        looks_like_json = body.lstrip().startswith(b"{")  # curl -d says that anything is a form
+        return Parameters(query | _urlencoded(body), unread=_why_unread(kind) if looks_like_json else "")
     if kind == MULTIPART:
         return Parameters(query | await _multipart(request, body))
     return Parameters(query, unread=_why_unread(kind) if body else "")
