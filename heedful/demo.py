@@ -101,7 +101,7 @@ def _next_commands(run: Path, text: Path, source: str, target: str) -> None:
     click.echo(f"  heedful evaluate -m {model} -s {test} -r {reference}")
     click.echo(f'  heedful attend -m {model} "{sentence}" -o it.html   # which word looked at which')
     click.echo(f"  heedful serve -m {model}   # the page, and an API{_still_needed()}")
-    click.echo("  heedful train -s YOUR.en -t YOUR.de -o runs/mine --preset small")
+    click.echo("  heedful train -s YOUR.en -t YOUR.de -o runs/mine --preset tiny   # with a GPU: --preset small")
     if which("heedful") is None:
         click.echo(f"(the command is {Path(sys.executable).with_name('heedful')})")
 

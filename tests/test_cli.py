@@ -380,6 +380,12 @@ def test_the_demo_says_what_the_server_still_needs(
     assert bool(demo._still_needed()) == bool(missing)
 
 
+def test_the_demo_goes_on_with_a_preset_that_its_machine_can_train(capsys: pytest.CaptureFixture[str]) -> None:
+    """It has just shown how fast this CPU is with the smallest."""
+    demo._next_commands(Path("run"), Path("text"), "en", "de")
+    assert " --preset tiny " in capsys.readouterr().out.partition("heedful train ")[2]
+
+
 def test_a_model_has_its_sizes_and_not_a_presets(heedful: Run, model: Path) -> None:
     assert "go without MODEL" in one_line(heedful("info", model, "--preset", "tiny"))
     assert "go without MODEL" in one_line(heedful("info", model, "--set", "model.d_ff=8"))
