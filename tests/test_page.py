@@ -204,6 +204,17 @@ def test_a_clicked_word_offers_choices_and_the_rest_is_decoded_anew(page: Any, s
     assert "prefix=Das+Tier" in here(page)
 
 
+def test_a_word_that_a_link_has_chosen_still_offers_its_choices(page: Any, server: str) -> None:
+    page.goto(f"{server}/#q={TEXT[0]}&t=3")
+    word = page.locator("#target .word").nth(3)
+    page.wait_for_selector("#target .word.chosen")
+    word.click()
+    assert page.locator(".popover .choice").count() > 0
+    word.click()
+    assert page.locator(".popover").count() == 0
+    assert "t=" not in here(page).split("#")[1]
+
+
 def test_a_translation_is_copied_even_where_the_page_is_not_secure(page: Any, server: str) -> None:
     """Over plain HTTP from another machine there is no navigator.clipboard."""
     page.add_init_script("Object.defineProperty(navigator, 'clipboard', {value: undefined})")

@@ -29,9 +29,10 @@ function direction(word) {
 export function targetWord(best, word, i, decodeFrom) {
   const sure = sureness(best, i);
   const open = () => {
-    set({ t: get().t === i ? -1 : i, step: best.word_of_piece.indexOf(i) });
-    if (get().t === i) choices(node, best, i, embedded ? null : decodeFrom);
-    else closeChoices();
+    const wasOpen = node.hasAttribute("aria-expanded");
+    set({ t: wasOpen ? -1 : i, step: best.word_of_piece.indexOf(i) });
+    if (wasOpen) closeChoices();
+    else choices(node, best, i, embedded ? null : decodeFrom);
   };
   const node = h(
     "button",
