@@ -285,6 +285,19 @@ def test_the_word_that_lines_start_from_keeps_the_focus(page: Any, server: str) 
     assert page.evaluate("document.activeElement.getAttribute('aria-pressed')") == "true"
 
 
+def test_lines_of_all_words_are_few_and_those_of_one_hold_its_weight(page: Any, server: str) -> None:
+    translated(page, server, "view=lines&kind=encoder")
+    titles = "() => [...document.querySelectorAll('.lines .link title')].map(node => node.textContent)"
+    starts = [title.split(" → ")[0] for title in page.evaluate(titles)]
+    assert max(starts.count(word) for word in starts) == 4
+    page.get_by_text("The 4 strongest lines of each word").wait_for()
+    page.locator(".lines [role=button]", has_text="road").click()
+    page.get_by_text("Lines hold 90 %").wait_for()
+    shares = [float(title.split(": ")[1].removesuffix(" %")) for title in page.evaluate(titles)]
+    assert len(shares) > 4
+    assert sum(shares) > 88, "each is rounded"
+
+
 def test_arrow_keys_walk_the_beam_as_it_is_drawn(page: Any, server: str) -> None:
     translated(page, server)
     where = "(({x, y}) => [x, y])(document.activeElement.querySelector('rect').getBBox())"

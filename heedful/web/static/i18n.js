@@ -180,6 +180,10 @@ const TEXTS = {
     "Lines hold 90 % of each word's weight; the rest is left out.",
     "각 단어의 가중치 90 %만 선으로 그립니다.",
   ],
+  "lines.most": [
+    "The {n} strongest lines of each word; choose a word to see 90 % of its weight.",
+    "각 단어에서 가장 강한 선 {n}개만 그립니다. 단어를 고르면 가중치의 90 %까지 보입니다.",
+  ],
   nothing: ["Translate a sentence first.", "먼저 문장을 번역하세요."],
   "nothing.several": ["Choose a sentence first.", "먼저 문장을 고르세요."],
   fetching: [

@@ -10,6 +10,7 @@ import { figure } from "./table.js";
 import { headsOf, layerOf, matrix, selectionOf } from "./weights.js";
 
 const MASS = 0.9; // of each row is drawn
+const MOST = 4; // lines from each word, as long as none is chosen
 const ROW = 28;
 
 /** Narrow screens get a narrow drawing, so that letters keep their size. GAP lies between the two columns of words. */
@@ -26,16 +27,18 @@ export function linesView() {
   }));
   const links = maps.flatMap(({ head, found }) =>
     found.rows.flatMap((_, i) =>
-      largest(found, i).map((j) => ({ head, i, j, value: found.values[i * found.columns.length + j] })),
+      largest(found, i).map((j, rank) => ({ head, i, j, rank, value: found.values[i * found.columns.length + j] })),
     ),
   );
   const found = maps[0].found;
+  const drawn = links.filter(isDrawn(found));
+  const note = drawn.length < links.length && chosenRow() < 0 ? "lines.most" : "lines.note";
   const plot = h(
     "div",
     {},
-    h("div", { class: "scroll" }, drawing(found, links)),
+    h("div", { class: "scroll" }, drawing(found, drawn)),
     legendOf(heads),
-    h("p", { class: "small muted" }, [t("lines.note"), found.places ? t("note.hidden") : ""].join(" ")),
+    h("p", { class: "small muted" }, [t(note, { n: MOST }), found.places ? t("note.hidden") : ""].join(" ")),
   );
   return figure("weights", plot, () => tableOf(found, links), shownTitle());
 }
@@ -57,6 +60,15 @@ function largest(found, i) {
   return kept;
 }
 
+/** The word that looks, if one is chosen; else -1. */
+const chosenRow = () => get()[selectionOf(get().kind, "row", 0)[0]];
+
+/** Of a chosen word all that matters; of all words at once no more than can be told apart. */
+function isDrawn(found) {
+  const word = chosenRow();
+  return ({ i, rank }) => (word < 0 ? rank < MOST : found.rows[i].word === word);
+}
+
 const name = (item) => (get().unit === "pieces" ? readable(item.label) : item.label);
 
 function drawing(found, links) {
@@ -69,24 +81,22 @@ function drawing(found, links) {
   const [left, right] = [(WIDTH - GAP) / 2, (WIDTH + GAP) / 2];
   const y = (i) => 44 + ROW * i;
   const most = found.columns.map((_, j) =>
-    Math.max(0, ...links.filter((link) => link.j === j && isChosen(link.i)).map((link) => link.value)),
+    Math.max(0, ...links.filter((link) => link.j === j).map((link) => link.value)),
   );
-  const curves = links
-    .filter((link) => isChosen(link.i))
-    .map((link) =>
-      s(
-        "path",
-        {
-          class: "link",
-          d: `M ${left + 8} ${y(link.i)} C ${left + GAP / 2} ${y(link.i)} ${right - GAP / 2} ${y(link.j)} ${right - 8} ${y(link.j)}`,
-          "stroke-width": 1 + 5 * link.value,
-          "stroke-opacity": 0.25 + 0.75 * link.value,
-          "stroke-dasharray": dash(link.head, get().h.length),
-          style: { stroke: link.head === null ? "var(--accent)" : headColour(link.head) },
-        },
-        s("title", {}, `${name(found.rows[link.i])} → ${name(found.columns[link.j])}: ${percent(link.value)}`),
-      ),
-    );
+  const curves = links.map((link) =>
+    s(
+      "path",
+      {
+        class: "link",
+        d: `M ${left + 8} ${y(link.i)} C ${left + GAP / 2} ${y(link.i)} ${right - GAP / 2} ${y(link.j)} ${right - 8} ${y(link.j)}`,
+        "stroke-width": 1 + 5 * link.value,
+        "stroke-opacity": 0.25 + 0.75 * link.value,
+        "stroke-dasharray": dash(link.head, get().h.length),
+        style: { stroke: link.head === null ? "var(--accent)" : headColour(link.head) },
+      },
+      s("title", {}, `${name(found.rows[link.i])} → ${name(found.columns[link.j])}: ${percent(link.value)}`),
+    ),
+  );
   const rows = found.rows.map((row, i) =>
     label(row, left, y(i), "end", word >= 0 && isChosen(i), word >= 0 && !isChosen(i), () =>
       set({ [side]: word === row.word ? -1 : row.word }),
