@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from html import escape
+from io import BytesIO
 from pathlib import Path
 from typing import Any, Literal
 
@@ -243,7 +244,7 @@ PREFERRED = ("notosanscjk", "notosanskr", "nanumgothic", "malgun", "applesdgothi
 FIRST_FONT = "DejaVu Sans"  # comes with matplotlib
 
 
-def png(shown: View, path: Path) -> None:
+def png(shown: View) -> bytes:
     """The view as PNG, by matplotlib, which joins letters and turns directions; every letter has a glyph, or an error
     says which font to install."""
     try:
@@ -265,7 +266,9 @@ def png(shown: View, path: Path) -> None:
     if shown.is_mirrored:
         axes.invert_xaxis()
         axes.yaxis.tick_right()
-    figure.savefig(path, dpi=150)
+    content = BytesIO()
+    figure.savefig(content, format="png", dpi=150)
+    return content.getvalue()
 
 
 def _png_places(shown: View) -> tuple[tuple[float, float], tuple[float, float, float, float]]:

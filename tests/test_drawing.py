@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from io import BytesIO
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -17,6 +18,7 @@ from heedful.cli import commands
 from heedful.drawing import STATIC, View, bundle, html, png, svg, view
 from heedful.errors import ConfigError, DeviceError, HeedfulError
 from heedful.translation import Translator
+from heedful.whole import unfinished
 from tests.small_models import small_model
 from tests.small_translator import TEXT, save_translator, small_translator
 
@@ -160,36 +162,35 @@ def test_svg_has_room_for_a_long_word_that_is_not_the_last(words: tuple[str, ...
 # ----------------------------------------------------------------------------------------------------------------- PNG
 
 
-def test_png_has_room_for_long_words_and_cells_beside_them(tmp_path: Path) -> None:
+def test_png_has_room_for_long_words_and_cells_beside_them() -> None:
     """matplotlib warns of a drawing that has no room left for its cells, and a warning is an error here."""
-    image = pytest.importorskip("matplotlib.image")
-    for name, rows, columns in (("long", (LONG_WORD, "b"), ("a", LONG_WORD * 2)), ("short", ("a", "b"), ("a", "b"))):
-        png(View("a view with a long title", rows, columns, ((1.0, 1.0),) * 2), tmp_path / f"{name}.png")
-    edges = [image.imread(tmp_path / f"{name}.png")[..., :3].min(axis=2) for name in ("long", "short")]
-    for drawn in edges:
-        assert min(side.min() for side in (drawn[0], drawn[-1], drawn[:, 0], drawn[:, -1])) == 1, "nothing is cut"
+    image, edges = pytest.importorskip("matplotlib.image"), []
+    for rows, columns in (((LONG_WORD, "b"), ("a", LONG_WORD * 2)), (("a", "b"), ("a", "b"))):
+        drawn = png(View("a view with a long title", rows, columns, ((1.0, 1.0),) * 2))
+        edges.append(image.imread(BytesIO(drawn))[..., :3].min(axis=2))
+    for edge in edges:
+        assert min(side.min() for side in (edge[0], edge[-1], edge[:, 0], edge[:, -1])) == 1, "nothing is cut"
     assert edges[0].shape[0] > 2 * edges[1].shape[0]
 
 
-def test_png_is_mirrored_where_columns_run_from_right_to_left(tmp_path: Path) -> None:
+def test_png_is_mirrored_where_columns_run_from_right_to_left() -> None:
     image = pytest.importorskip("matplotlib.image")
     for words, first in ((HEBREW, "right"), (("a", "b", "c", "d"), "left")):
-        png(View("a view", ("x", "y"), words, ((1.0, 0.0, 0.0, 0.0),) * 2), tmp_path / "a.png")
-        dark = image.imread(tmp_path / "a.png")[..., 0] < 0.2
+        drawn = png(View("a view", ("x", "y"), words, ((1.0, 0.0, 0.0, 0.0),) * 2))
+        dark = image.imread(BytesIO(drawn))[..., 0] < 0.2
         height, width = dark.shape
         middle = dark[-height // 4]  # through the cells, not the labels
         assert (middle[width // 2 :].sum() > middle[: width // 2].sum()) == (first == "right")
 
 
-def test_png_has_a_glyph_for_every_letter(tmp_path: Path) -> None:
+def test_png_has_a_glyph_for_every_letter() -> None:
     """matplotlib warns of a missing glyph, and a warning is an error here."""
     pytest.importorskip("matplotlib")
     try:
         drawing.font_families(KOREAN)
     except DeviceError as error:
         pytest.skip(f"NO KOREAN FONT: {error}")
-    png(shown((*KOREAN.split(), "Straße", "a$b$", "שלום")), tmp_path / "a.png")
-    assert (tmp_path / "a.png").read_bytes()[:4] == b"\x89PNG"
+    assert png(shown((*KOREAN.split(), "Straße", "a$b$", "שלום")))[:4] == b"\x89PNG"
 
 
 def test_a_font_that_draws_boxes_is_none_and_a_new_one_is_found(
@@ -207,13 +208,13 @@ def test_a_font_that_draws_boxes_is_none_and_a_new_one_is_found(
         drawing.font_families("\U000f1234")
 
 
-def test_without_a_font_one_line_names_one_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_a_font_one_line_names_one_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("matplotlib")
     monkeypatch.setattr(drawing, "_system_fonts", list)
     with pytest.raises(DeviceError, match="install Noto Sans CJK") as error:
-        png(shown(), tmp_path / "a.png")
+        png(shown())
     assert "\n" not in str(error.value)
-    png(shown(("Straße", "it")), tmp_path / "b.png")
+    png(shown(("Straße", "it")))
 
 
 # ------------------------------------------------------------------------------------------------------------ commands
@@ -278,3 +279,16 @@ def test_positions_and_curves_are_written(tmp_path: Path) -> None:
         assert CliRunner().invoke(commands, arguments).exit_code == 0
     assert '"d":8' in (tmp_path / "pe.html").read_text(encoding="utf-8")
     assert '"loss":2.0' in (tmp_path / "c.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+@pytest.mark.parametrize("form", ["html", "svg", "png", "json"])
+def test_a_full_disk_leaves_the_picture_that_was_there(model: Path, tmp_path: Path, form: str) -> None:
+    if form == "png":
+        pytest.importorskip("matplotlib")
+    output = tmp_path / f"it.{form}"
+    output.write_text("a picture of old")
+    unfinished(output).symlink_to("/dev/full")
+    result = CliRunner().invoke(commands, ["attend", "-m", str(model), TEXT[0], "-o", str(output), "--device", "cpu"])
+    assert str(result.exception) == f"{output}: cannot be written (No space left on device)"
+    assert output.read_text() == "a picture of old"

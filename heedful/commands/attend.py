@@ -114,10 +114,7 @@ def draw(
 
     named = next(each for each in KINDS if each == kind)
     shown = drawing.view(look(translator, text, target), named, layer=layer, head=head)
-    if output.suffix == ".svg":
-        write(output, drawing.svg(shown))
-    else:
-        drawing.png(shown, output)
+    write(output, drawing.svg(shown) if output.suffix == ".svg" else drawing.png(shown))
 
 
 def echo_examples(translator: Translator, text: str, target: str) -> None:
@@ -164,11 +161,9 @@ def check_form(output: Path, forms: tuple[str, ...]) -> None:
         raise ConfigError(f"-o {output}: the name must end in {', '.join(forms)}")
 
 
-def write(output: Path, content: str) -> None:
-    """Write a file, or say in one line why not."""
-    from heedful.errors import DataError
+def write(output: Path, content: str | bytes) -> None:
+    """Write a file, whole or not at all, or say in one line why not."""
+    from heedful.lines import output_file
 
-    try:
-        output.write_text(content, encoding="utf-8", newline="\n")
-    except OSError as error:
-        raise DataError(f"{output}: cannot be written ({error.strerror})") from None
+    with output_file(output) as file:
+        file.buffer.write(content.encode() if isinstance(content, str) else content)
