@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 import stat
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,6 +32,7 @@ from heedful.model.transformer import Transformer
 from heedful.recipe import read_recipe
 from heedful.run_folder import CHECKPOINTS, CONFIG, MODEL, TOKENIZER
 from heedful.tokenizer import Tokenizer
+from heedful.whole import flush, flush_folder
 
 WEIGHTS, MOMENTS, STATE = "model.safetensors", "state.safetensors", "state.json"
 FORMAT = {"format": "heedful"}  # alone: several remarks would be written in any order
@@ -86,8 +86,7 @@ def writing_whole(folder: Path) -> Iterator[Path]:
     try:
         temporary.mkdir(parents=True)
         yield temporary
-        for path in (*temporary.rglob("*"), temporary):
-            _flush(path)
+        flush_folder(temporary)
         _replace_folder(temporary, folder)
     except (OSError, SafetensorError) as error:
         reason = getattr(error, "strerror", None) or error
@@ -121,22 +120,13 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str,
     path.chmod(mode)
 
 
-def _flush(path: Path) -> None:
-    """fsync a file or a folder."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def _replace_folder(temporary: Path, folder: Path) -> None:
     old = folder.with_name(f".{folder.name}.old")
     shutil.rmtree(old, ignore_errors=True)
     if folder.exists():
         folder.rename(old)
     temporary.rename(folder)
-    _flush(folder.parent)
+    flush(folder.parent)
     shutil.rmtree(old, ignore_errors=True)
 
 

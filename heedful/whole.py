@@ -22,6 +22,21 @@ def write_whole(path: Path, content: bytes) -> None:
     clear_unfinished(path)
 
 
+def flush_folder(folder: Path) -> None:
+    """fsync all that is in a folder, and the folder: what has a name after that has its content, too."""
+    for path in (*folder.rglob("*"), folder):
+        flush(path)
+
+
+def flush(path: Path) -> None:
+    """fsync a file or a folder."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def unfinished(path: Path) -> Path:
     """The name beside a file under which this process writes it."""
     return path.with_name(f".{path.name}.{platform.node()}.{os.getpid()}.writing")

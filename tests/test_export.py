@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -85,6 +86,19 @@ def test_an_export_that_fails_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="No space left"):
         fail()
     assert not list(tmp_path.iterdir())
+
+
+def test_an_export_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out, flushed = tmp_path / "out", []
+
+    def fsync(descriptor: int) -> None:
+        assert not out.exists()
+        flushed.append(os.fstat(descriptor).st_ino)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with new_folder(out) as folder:
+        (folder / "model.bin").write_text("weights")
+    assert flushed == [path.stat().st_ino for path in (out / "model.bin", out)]
 
 
 def test_heads_of_another_width_are_refused(tmp_path: Path) -> None:

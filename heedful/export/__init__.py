@@ -15,11 +15,12 @@ from pathlib import Path
 from safetensors import SafetensorError
 
 from heedful.errors import CheckpointError
+from heedful.whole import flush_folder
 
 
 @contextmanager
 def new_folder(folder: Path) -> Iterator[Path]:
-    """A folder to write into, which takes its name when all is written; one that holds something is never touched."""
+    """A folder to write into, which takes its name when all is on the disk; one that holds something stays as it is."""
     refuse_full(folder)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -29,6 +30,7 @@ def new_folder(folder: Path) -> Iterator[Path]:
     try:
         yield temporary
         temporary.chmod(0o755)
+        flush_folder(temporary)
         temporary.replace(folder)
     except (OSError, SafetensorError) as error:
         raise CheckpointError(f"{folder}: cannot be written ({getattr(error, 'strerror', error)})") from None
