@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import queue
 import shutil
 import sys
@@ -105,6 +106,8 @@ def _whole(path: Path) -> Iterator[TextIO]:
     with _straight(temporary) as file:
         try:
             yield file
+            file.flush()
+            os.fsync(file.fileno())
             file.close()
             if path.exists():
                 shutil.copymode(path, temporary)

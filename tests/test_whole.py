@@ -33,22 +33,24 @@ def test_what_fails_leaves_the_old_file_and_nothing_else(
     assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("file", b"old")]
 
 
-def test_a_file_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    flush, path = os.fsync, tmp_path / "file"
-
-    def fsync(descriptor: int) -> None:
-        assert os.fstat(descriptor).st_size == len(b"content")
-        assert not path.exists()
-        flush(descriptor)
-
-    monkeypatch.setattr(os, "fsync", fsync)
-    write_whole(path, b"content")
-    assert path.exists()
-
-
 def through_output_file(path: Path) -> None:
     with output_file(path) as file:
         file.write("new")
+
+
+@pytest.mark.parametrize("write", [lambda path: write_whole(path, b"new"), through_output_file])
+def test_a_file_is_on_the_disk_before_it_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: Callable[[Path], object]
+) -> None:
+    path, sizes = tmp_path / "file", []
+
+    def fsync(descriptor: int) -> None:
+        assert not path.exists()
+        sizes.append(os.fstat(descriptor).st_size)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    write(path)
+    assert sizes == [path.stat().st_size] == [len("new")]
 
 
 WRITERS: dict[str, Callable[[Path], object]] = {
