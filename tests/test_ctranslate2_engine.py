@@ -256,9 +256,13 @@ def test_without_the_package_the_extra_is_named(tmp_path: Path, monkeypatch: pyt
         Translator.load(small_model(tmp_path / "model"), device="cpu", engine="ctranslate2")
 
 
-def test_a_damaged_export_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize("damage", ["cut", "zeros", "renamed"])
+def test_a_damaged_export_is_named(tmp_path: Path, damage: str) -> None:
     model = small_model(tmp_path / "model")
-    (cached_ctranslate2(model) / "model.bin").write_bytes(b"x")
+    weights = cached_ctranslate2(model) / "model.bin"
+    whole = weights.read_bytes()
+    damaged = {"cut": whole[:1], "zeros": bytes(len(whole)), "renamed": whole.replace(b"Transformer", b"TransformEr")}
+    weights.write_bytes(damaged[damage])
     with pytest.raises(CheckpointError, match="remove it"):
         Translator.load(model, device="cpu", engine="ctranslate2")
 

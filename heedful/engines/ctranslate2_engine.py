@@ -62,7 +62,7 @@ class CTranslate2Engine:
             self.translator = ctranslate2.Translator(
                 str(folder), "cpu", inter_threads=self.workers, intra_threads=1, max_queued_batches=-1
             )
-        except RuntimeError as error:
+        except (RuntimeError, IndexError, ValueError) as error:  # a piece that is missing, a name that is none
             raise CheckpointError(f"{folder}: CTranslate2 cannot load it ({error}); remove it") from None
         torch.set_num_threads(self.workers)  # CTranslate2 takes its one thread a worker for the whole process
 
