@@ -245,16 +245,20 @@ def weights_digest(path: Path) -> str:
 
 def load_weights(model: Transformer, weights: Mapping[str, Tensor], origin: Path) -> None:
     """Copy weights into the model, in the model's own type; names and shapes must be the model's."""
-    expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
-    found = {name: tuple(tensor.shape) for name, tensor in weights.items()}
-    if expected != found:
-        different = sorted(name for name in expected | found if expected.get(name) != found.get(name))
+    refuse_other_shapes(weights, {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}, origin)
+    model.load_state_dict(dict(weights))
+
+
+def refuse_other_shapes(tensors: Mapping[str, Tensor], expected: Mapping[str, tuple[int, ...]], origin: Path) -> None:
+    """An error that names the first tensor which is missing, or of another shape, or not to be there."""
+    found = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+    different = sorted(name for name in {*expected, *found} if expected.get(name) != found.get(name))
+    if different:
         name = different[0]
         raise CheckpointError(
             f"{origin}: does not fit the configuration: {name} is {found.get(name, 'missing')}, "
             f"expected {expected.get(name, 'nothing')} ({len(different)} tensors differ)"
         )
-    model.load_state_dict(dict(weights))
 
 
 def average(paths: Sequence[Path]) -> dict[str, Tensor]:

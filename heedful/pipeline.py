@@ -238,9 +238,9 @@ def _trainer(
 def _resume(trainer: Trainer, last: Path, say: Callable[[str], None]) -> None:
     try:
         snapshot = checkpoint.load_snapshot(last)
+        trainer.restore(snapshot, last)
     except CheckpointError as error:
         raise CheckpointError(f"{error}; without {last} the run goes on from the checkpoint before it") from None
-    trainer.restore(snapshot, last)
     say(f"going on from step {trainer.progress.step:,} ({last})")
     for name, now in trainer.surroundings().items():
         before = snapshot.state.get(name)

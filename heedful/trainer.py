@@ -8,7 +8,7 @@ nothing of text, of where batches come from, or of when to validate and to stop.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from heedful.batching import Batch, NumberedBatch, derived_seed
-from heedful.checkpoint import Snapshot, load_weights
+from heedful.checkpoint import Snapshot, load_weights, refuse_other_shapes
 from heedful.config import Config, TrainConfig
 from heedful.distributed import World
 from heedful.errors import CheckpointError, DeviceError
@@ -31,6 +31,7 @@ from heedful.totals import Totals
 
 AnyBatch: TypeAlias = Batch | NumberedBatch
 ADAM_BETAS, ADAM_EPS = (0.9, 0.98), 1e-9  # §5.3
+MOMENTS = ("step", "exp_avg", "exp_avg_sq")  # what Adam knows of each parameter
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +119,7 @@ class Trainer:
         """A copy of what is needed to go on, on the device; a moving average takes the place of the weights."""
         names = {name: p for name, p in self.model.named_parameters() if p in self.optimizer.state}
         state = self.optimizer.state
-        moments = {f"{key}.{n}": state[p][key] for n, p in names.items() for key in ("step", "exp_avg", "exp_avg_sq")}
+        moments = {f"{key}.{n}": state[p][key] for n, p in names.items() for key in MOMENTS}
         if self.average is not None:
             moments |= {f"weight.{name}": tensor for name, tensor in self.model.state_dict().items()}
         kept = {name: tensor.clone() for name, tensor in moments.items()}
@@ -139,16 +140,13 @@ class Trainer:
     def restore(self, snapshot: Snapshot, origin: Path) -> None:
         """Go on from a snapshot."""
         load_weights(self.model, snapshot.weights, origin)
+        moments = dict(snapshot.moments)
         if self.average is not None:
             self.average.begin_here()
-            learning = {n.removeprefix("weight."): t for n, t in snapshot.moments.items() if n.startswith("weight.")}
-            load_weights(self.model, learning, origin)
+            learning = {name: moments.pop(name) for name in snapshot.moments if name.startswith("weight.")}
+            load_weights(self.model, {n.removeprefix("weight."): t for n, t in learning.items()}, origin)
+        self._restore_moments(moments, origin)
         try:
-            for name, parameter in self.model.named_parameters():
-                if f"step.{name}" in snapshot.moments:
-                    keys = ("step", "exp_avg", "exp_avg_sq")
-                    moments = {key: snapshot.moments[f"{key}.{name}"].to(self.device) for key in keys}
-                    self.optimizer.state[parameter] = moments
             state = {"owes_validation": False} | snapshot.state  # older checkpoints do not know it
             self.progress = msgspec.convert({name: state[name] for name in asdict(self.progress)}, Progress)
         except KeyError as error:
@@ -157,6 +155,14 @@ class Trainer:
             raise CheckpointError(
                 f"{origin}: the state is not what was written ({error}); remove this checkpoint"
             ) from None
+
+    def _restore_moments(self, moments: Mapping[str, Tensor], origin: Path) -> None:
+        """Of their parameters' shapes: the fused kernels would read and write behind those that are smaller."""
+        known = {name: p for name, p in self.model.named_parameters() if f"step.{name}" in moments}
+        shapes = {f"{key}.{n}": () if key == "step" else tuple(p.shape) for n, p in known.items() for key in MOMENTS}
+        refuse_other_shapes(moments, shapes, origin)
+        for name, parameter in known.items():
+            self.optimizer.state[parameter] = {key: moments[f"{key}.{name}"].to(self.device) for key in MOMENTS}
 
 
 def make_optimizer(model: Transformer, weight_decay: float) -> torch.optim.Adam:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -193,6 +194,22 @@ def test_the_same_pairs_have_other_masks_in_another_micro_batch() -> None:
         batch = next(batches(settings))[0]
         once, twice = _gradient(settings, [batch]), _gradient(settings, [batch, batch])
         assert torch.allclose(once, twice, atol=1e-12, rtol=1e-9) == is_same
+
+
+@pytest.mark.parametrize("harm", ["another size", "one is missing", "weights in their place"])
+def test_moments_of_another_model_are_refused(harm: str) -> None:
+    t = trainer(config())
+    t.step(next(batches(t.config)))
+    snapshot = t.snapshot()
+    name = next(name for name in snapshot.moments if name.startswith("exp_avg_sq."))
+    if harm == "another size":
+        snapshot.moments[name] = snapshot.moments[name][:1]
+    elif harm == "one is missing":
+        del snapshot.moments[name]
+    else:
+        snapshot = replace(snapshot, moments=snapshot.weights)
+    with pytest.raises(CheckpointError, match=r"does not fit the configuration: .* tensors differ"):
+        t.restore(snapshot, origin=NOWHERE)
 
 
 def test_a_state_that_lacks_something_is_refused() -> None:
