@@ -191,7 +191,7 @@ def test_a_wrong_request_gets_one_line_that_says_why(client: TestClient, body: d
     assert (answer.status_code, answer.json()) == (400, {"error": error})
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b'{"q": "\xff"}', b"[1]", b'{"q": "\\ud800"}', b"[" * 100_000, b"NaN"])
+@pytest.mark.parametrize("body", [b"{", b'{"q": "\xff"}', b"[1]", b'{"q": "\\ud800"}', b"[" * 100_000, b"NaN"])
 def test_what_is_no_json_object_is_refused(client: TestClient, body: bytes) -> None:
     answer = client.post("/translate", content=body, headers={"Content-Type": "application/json"})
     assert answer.status_code == 400
@@ -220,6 +220,18 @@ def test_what_is_no_json_object_is_refused(client: TestClient, body: bytes) -> N
 def test_a_body_that_cannot_be_read_is_told_why(client: TestClient, headers: dict[str, str], reason: str) -> None:
     answer = client.post("/translate", content=b'{"q": "a"}', headers=headers)
     assert (answer.status_code, answer.json()) == (400, {"error": f"Invalid request: {reason}"})
+
+
+@pytest.mark.parametrize("kind", ["application/json", "application/x-www-form-urlencoded", "multipart/form-data"])
+def test_without_a_body_its_kind_does_not_matter(client: TestClient, kind: str) -> None:
+    headers = {"Content-Type": kind}
+    assert "character_count" in client.get("/v2/usage", headers=headers).json()
+    languages = client.get("/v2/languages?type=target", headers=headers).json()
+    assert [each["language"] for each in languages] == ["DE", "EN"]
+    query = {"q": "a", "source": "en", "target": "de"}
+    assert client.post("/translate", params=query, headers=headers).json() == {"translatedText": "a!"}
+    answer = client.post("/translate", headers=headers)
+    assert (answer.status_code, answer.json()) == (400, {"error": "Invalid request: missing q parameter"})
 
 
 def test_json_may_begin_with_a_byte_order_mark(client: TestClient) -> None:

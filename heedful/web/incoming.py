@@ -91,6 +91,8 @@ async def parameters(request: Request, limits: Limits) -> Parameters:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     body = await _body(request, limits)
     _refuse_encoded(request)
+    if not body:  # whatever kind it would have: many clients name one with every request
+        return Parameters(query)
     if kind == "application/json" or kind.endswith("+json"):
         given = _json_object(body)
         arrays = frozenset(name for name, value in given.items() if isinstance(value, list))
@@ -101,7 +103,7 @@ async def parameters(request: Request, limits: Limits) -> Parameters:
         return Parameters(query | _urlencoded(body), unread=_why_unread(kind) if looks_like_json else "")
     if kind == MULTIPART:
         return Parameters(query | await _multipart(request, body))
-    return Parameters(query, unread=_why_unread(kind) if body else "")
+    return Parameters(query, unread=_why_unread(kind))
 
 
 def _why_unread(kind: str) -> str:
