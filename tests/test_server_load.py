@@ -696,12 +696,19 @@ def test_what_is_no_http_gets_json_too() -> None:
 
 @pytest.mark.parametrize(
     "request_",
-    [b"no HTTP\r\n\r\n", b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: Upgrade, close\r\nUpgrade: h2c\r\n\r\n"],
+    [
+        b"no HTTP\r\n\r\n",
+        b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: Upgrade, close\r\nUpgrade: h2c\r\n\r\n",
+        b"POST /translate HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 4\r\n"
+        b"Content-Type: multipart/form-data; boundary=x\r\n\r\nq: a",
+    ],
 )
-def test_no_request_makes_the_log_grow(request_: bytes, capfd: pytest.CaptureFixture[str]) -> None:
+def test_no_request_makes_the_log_grow(
+    request_: bytes, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
     with serving(create_app([shouting(target=TARGET)])) as url:
         assert asyncio.run(whole_answer(address_of(url), request_)).startswith(b"HTTP/1.1 ")
-    assert capfd.readouterr().err == ""
+    assert (capfd.readouterr().err, caplog.messages) == ("", [])
 
 
 def test_who_looks_inside_changes_nobodys_translation(run: Path) -> None:

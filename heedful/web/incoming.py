@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import codecs
+import logging
 from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -19,6 +20,8 @@ from heedful.web.limits import Limits, RefusalError
 Result = TypeVar("Result")
 URLENCODED, MULTIPART = "application/x-www-form-urlencoded", "multipart/form-data"
 MOST_FIELDS = 1000
+# What it warns of are clients' mistakes, with which they could fill the log.
+logging.getLogger("python_multipart").setLevel(logging.ERROR)
 CLIENT_GONE = 499  # nginx's word for it; nobody reads the answer
 
 
