@@ -122,12 +122,20 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str,
 
 def _replace_folder(temporary: Path, folder: Path) -> None:
     old = folder.with_name(f".{folder.name}.old")
-    shutil.rmtree(old, ignore_errors=True)
+    _remove(old)
     if folder.exists():
         folder.rename(old)
     temporary.rename(folder)
     flush(folder.parent)
-    shutil.rmtree(old, ignore_errors=True)
+    _remove(old)
+
+
+def _remove(folder: Path) -> None:
+    """Take a folder away, or the link to one: what that leads to stays as it is."""
+    if folder.is_symlink():
+        folder.unlink()
+    else:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def step_folder(run: Path, step: int) -> Path:
@@ -183,7 +191,7 @@ def remove_unfinished(run: Path) -> None:
         for old in parent.glob(".*.old"):
             folder = parent / old.name.removeprefix(".").removesuffix(".old")
             if folder.exists():
-                shutil.rmtree(old, ignore_errors=True)
+                _remove(old)
             else:
                 old.rename(folder)
 

@@ -121,6 +121,17 @@ def test_an_interrupted_save_leaves_the_old_checkpoint(tmp_path: Path, monkeypat
     assert [p.name for p in (tmp_path / "checkpoints").iterdir()] == ["step-00000005"]
 
 
+def test_a_link_to_a_folder_gives_way_and_what_it_leads_to_stays(tmp_path: Path) -> None:
+    elsewhere = save_checkpoint(tmp_path / "elsewhere", 5, snapshot(1.0))
+    step_folder(tmp_path, 5).parent.mkdir()
+    step_folder(tmp_path, 5).symlink_to(elsewhere)
+    for value in (2.0, 3.0):
+        save_checkpoint(tmp_path, 5, snapshot(value))
+        assert checkpoint.load_snapshot(step_folder(tmp_path, 5)).weights["w"][0] == value
+    assert checkpoint.load_snapshot(elsewhere).weights["w"][0] == 1.0
+    assert [p.name for p in (tmp_path / "checkpoints").iterdir()] == ["step-00000005"]
+
+
 def test_what_a_killed_run_was_writing_is_taken_away(tmp_path: Path) -> None:
     folder = save_checkpoint(tmp_path, 5, snapshot(1.0))
     half = folder.with_name(".step-00000006.writing")
