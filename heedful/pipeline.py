@@ -179,7 +179,7 @@ def _plain(value: object) -> str:
 
 def _is_config_of(run: Path, config: Config) -> bool:
     path = run / CONFIG
-    return path.is_file() and path.read_text(encoding="utf-8") == to_toml(config)
+    return path.is_file() and path.read_bytes() == to_toml(config).encode()
 
 
 # ---------------------------------------------------------------------------------------------------- text → numbers

@@ -193,6 +193,11 @@ def test_a_model_that_fits_no_memory_is_one_line(text: Path, tmp_path: Path) -> 
             start(tmp_path / f"run-{len(sizes)}", files(text), {"model": sizes})
 
 
+def test_settings_that_made_nothing_yet_give_way_whatever_is_in_them(text: Path, tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_bytes(b"# caf\xe9")
+    assert start(tmp_path, files(text), {"train": {"steps": 1}})[0].step == 1
+
+
 def test_a_state_of_another_kind_names_its_checkpoint(text: Path, tmp_path: Path) -> None:
     run = start(tmp_path / "run", files(text), {"train": {"steps": 23}})[0].run
     path = step_folder(run, 23) / "state.json"
