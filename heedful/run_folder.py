@@ -152,13 +152,18 @@ def _make_folder(run: Path) -> list[Path]:
         raise CheckpointError(f"{run}: is a file, and a run is a folder; name another with -o")
     missing = [folder for folder in (run, *run.parents) if not folder.exists()]
     try:
-        foreign = run.is_dir() and any(run.iterdir()) and not (run / CONFIG).exists() and not (run / LOCK).exists()
+        foreign = run.is_dir() and any(run.iterdir()) and not _is_ours(run)
         run.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise CheckpointError(f"{run}: cannot be made ({error.strerror})") from None
     if foreign:
-        raise CheckpointError(f"{run}: is not empty and no run of ours ({CONFIG} is missing); take another folder")
+        raise CheckpointError(f"{run}: is not empty and no run of ours; take another folder")
     return missing
+
+
+def _is_ours(run: Path) -> bool:
+    """The lock comes first; a copy may lack it, and has learned. Other programs, too, call a file config.toml."""
+    return (run / LOCK).exists() or ((run / CONFIG).exists() and has_begun(run))
 
 
 def _empty_if_bare(run: Path) -> None:

@@ -194,6 +194,7 @@ def test_a_model_that_fits_no_memory_is_one_line(text: Path, tmp_path: Path) -> 
 
 
 def test_settings_that_made_nothing_yet_give_way_whatever_is_in_them(text: Path, tmp_path: Path) -> None:
+    (tmp_path / ".lock").touch()  # it is a run
     (tmp_path / "config.toml").write_bytes(b"# caf\xe9")
     assert start(tmp_path, files(text), {"train": {"steps": 1}})[0].step == 1
 

@@ -199,11 +199,12 @@ def test_a_start_that_comes_while_a_folder_goes_keeps_it(tmp_path: Path, monkeyp
         write_config(run, resolve())
 
 
-def test_a_folder_with_other_things_in_it_is_not_taken(tmp_path: Path) -> None:
-    (tmp_path / "thesis.txt").write_text("mine")
+@pytest.mark.parametrize("name", ["thesis.txt", "config.toml"])
+def test_a_folder_with_other_things_in_it_is_not_taken(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("mine")
     with pytest.raises(CheckpointError, match="no run of ours"), locked(tmp_path):
         pass
-    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [(name, "mine")]
 
 
 def test_a_run_cannot_be_a_file(tmp_path: Path) -> None:
