@@ -176,6 +176,8 @@ def _open(path: Path) -> IO[bytes]:
             return BufferedReader(GzipFile(path))
         case ".xz":
             return BufferedReader(LZMAFile(path))
+        case ".bz2" | ".zst" | ".zip" as kind:
+            raise DataError(f"{path}: {kind} is not read; unpack the file, or pack it as .gz or .xz")
         case _:
             return path.open("rb")
 
