@@ -111,12 +111,12 @@ def _total(content_range: str | None) -> int | None:
 
 
 def _copy(answer: http.client.HTTPResponse, file: IO[bytes], say: Say) -> None:
-    expected, got, said = answer.headers.get("Content-Length"), 0, 0
+    expected, got, said = answer.length, 0, 0
     while block := answer.read(BLOCK_BYTES):
         file.write(block)
         got += len(block)
         if got - said >= SAY_EVERY:
             said = got
             say(f"  {file.tell() / 1e6:,.0f} MB")
-    if expected is not None and got < int(expected):
-        raise http.client.IncompleteRead(b"", int(expected) - got)
+    if expected is not None and got < expected:
+        raise http.client.IncompleteRead(b"", expected - got)
