@@ -285,17 +285,19 @@ def test_the_word_that_lines_start_from_keeps_the_focus(page: Any, server: str) 
     assert page.evaluate("document.activeElement.getAttribute('aria-pressed')") == "true"
 
 
-def test_lines_of_all_words_are_few_and_those_of_one_hold_its_weight(page: Any, server: str) -> None:
-    translated(page, server, "view=lines&kind=encoder")
+def test_lines_hold_the_weight_of_each_word_unless_they_are_a_crowd(page: Any, server: str) -> None:
     titles = "() => [...document.querySelectorAll('.lines .link title')].map(node => node.textContent)"
-    starts = [title.split(" → ")[0] for title in page.evaluate(titles)]
-    assert max(starts.count(word) for word in starts) == 4
+    translated(page, server, "view=lines&kind=encoder")
+    page.get_by_text("Lines hold 90 %").wait_for()
+    assert 100 < len(page.evaluate(titles)) <= 200
+    page.fill("#source", f"{TEXT[0].removesuffix('.')} and {TEXT[0]}")
     page.get_by_text("The 4 strongest lines of each word").wait_for()
-    page.locator(".lines [role=button]", has_text="road").click()
+    assert len(page.evaluate(titles)) == 4 * page.locator(".lines [role=button]").count()
+    page.locator(".lines [role=button]", has_text="road").first.click()
     page.get_by_text("Lines hold 90 %").wait_for()
     shares = [float(title.split(": ")[1].removesuffix(" %")) for title in page.evaluate(titles)]
     assert len(shares) > 4
-    assert sum(shares) > 88, "each is rounded"
+    assert sum(shares) > 86, "each is rounded"
 
 
 def test_arrow_keys_walk_the_beam_as_it_is_drawn(page: Any, server: str) -> None:

@@ -10,7 +10,8 @@ import { figure } from "./table.js";
 import { headsOf, layerOf, matrix, selectionOf } from "./weights.js";
 
 const MASS = 0.9; // of each row is drawn
-const MOST = 4; // lines from each word, as long as none is chosen
+const CROWD = 200; // lines can no longer be told apart: as long as no word is chosen ...
+const MOST = 4; // ... each has no more than these
 const ROW = 28;
 
 /** Narrow screens get a narrow drawing, so that letters keep their size. GAP lies between the two columns of words. */
@@ -31,7 +32,7 @@ export function linesView() {
     ),
   );
   const found = maps[0].found;
-  const drawn = links.filter(isDrawn(found));
+  const drawn = links.filter(isDrawn(found, links.length > CROWD ? MOST : Infinity));
   const note = drawn.length < links.length && chosenRow() < 0 ? "lines.most" : "lines.note";
   const plot = h(
     "div",
@@ -63,10 +64,10 @@ function largest(found, i) {
 /** The word that looks, if one is chosen; else -1. */
 const chosenRow = () => get()[selectionOf(get().kind, "row", 0)[0]];
 
-/** Of a chosen word all that matters; of all words at once no more than can be told apart. */
-function isDrawn(found) {
+/** Of a chosen word all that matters; of all words at once the strongest of each. */
+function isDrawn(found, most) {
   const word = chosenRow();
-  return ({ i, rank }) => (word < 0 ? rank < MOST : found.rows[i].word === word);
+  return ({ i, rank }) => (word < 0 ? rank < most : found.rows[i].word === word);
 }
 
 const name = (item) => (get().unit === "pieces" ? readable(item.label) : item.label);
