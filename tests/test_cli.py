@@ -290,6 +290,15 @@ def test_a_long_line_is_split_joined_and_counted(heedful: Run, model: Path) -> N
     assert "1 line longer than data.max_length = 40 pieces of the model, the first is line " in result.err
 
 
+@pytest.mark.parametrize(
+    "command", [("export", "--to", "huggingface", "-o", "out"), ("attend", "Two dogs.", "-o", "out.html")]
+)
+def test_what_takes_one_model_does_not_take_two(heedful: Run, model: Path, command: tuple[str, ...]) -> None:
+    code, out, err = heedful(*command, "-m", model, "-m", model)
+    assert (code, out) == (2, "")
+    assert "one model is asked for here, and 2 are given" in err
+
+
 def test_a_precision_that_an_engine_does_not_have_is_refused(heedful: Run, model: Path) -> None:
     line = one_line(heedful("translate", "-m", model, "--engine", "ctranslate2", "--precision", "fp32", stdin=b"cat\n"))
     assert "for precision fp32 take --engine torch" in line

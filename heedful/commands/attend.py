@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
-from heedful.commands.options import FILE, device_option
+from heedful.commands.options import FILE, device_option, one_model_option
 from heedful.telling import say
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ html_option = click.option("-o", "--output", type=FILE, required=True, help="HTM
 
 
 @click.command(short_help="Draw which word looked at which, in one file.")
-@click.option("-m", "--model", type=FILE, required=True, help="Run folder, model folder or checkpoint.")
+@one_model_option
 @click.argument("text")
 @click.option("-o", "--output", type=FILE, required=True, help="File to write; its ending says what.")
 @click.option("--target", help="Look at this translation instead of the model's own, and list its training examples.")

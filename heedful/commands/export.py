@@ -6,12 +6,12 @@ from pathlib import Path
 
 import click
 
-from heedful.commands.options import FILE
+from heedful.commands.options import FILE, one_model_option
 from heedful.telling import say
 
 
 @click.command(short_help="A model for CTranslate2 or Hugging Face.")
-@click.option("-m", "--model", type=FILE, required=True, help="Run folder, model folder or checkpoint.")
+@one_model_option
 @click.option(
     "--to", "form", type=click.Choice(["ctranslate2", "huggingface"]), required=True, help="Who will load it."
 )

@@ -14,7 +14,24 @@ FILE = click.Path(path_type=Path)
 MODEL_HELP = "Run folder, model folder or checkpoint; several make an ensemble."
 DEVICES, ENGINES = click.Choice(["auto", "cpu", "cuda", "mps"]), click.Choice(["auto", "torch", "ctranslate2"])
 
+
+def _the_only(context: click.Context, parameter: click.Parameter, models: tuple[Path, ...]) -> Path:
+    """Elsewhere several models translate together; who gives several here would not get that."""
+    if len(models) > 1:
+        raise click.BadParameter(f"one model is asked for here, and {len(models)} are given; leave out all but one")
+    return models[0]
+
+
 model_option = click.option("-m", "--model", "models", type=FILE, required=True, multiple=True, help=MODEL_HELP)
+one_model_option = click.option(
+    "-m",
+    "--model",
+    type=FILE,
+    required=True,
+    multiple=True,
+    callback=_the_only,
+    help="Run folder, model folder or checkpoint.",
+)
 device_option = click.option("--device", type=DEVICES, default="auto", show_default=True)
 engine_option = click.option("--engine", type=ENGINES, default="auto", show_default=True)
 precision_option = click.option(
