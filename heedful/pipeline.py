@@ -32,7 +32,7 @@ from heedful.metrics import run_metrics
 from heedful.model.transformer import Transformer
 from heedful.model_card import base_of, card_in, write_start, write_training_card
 from heedful.planning import Order, plan, warnings
-from heedful.preparing import make_shards, make_tokenizer, paths
+from heedful.preparing import has_its_text, make_shards, make_tokenizer, paths
 from heedful.provenance import commit
 from heedful.run_folder import (
     CONFIG,
@@ -320,21 +320,22 @@ def _finish(trainer: Trainer, run: Path, say: Callable[[str], None]) -> None:
         say(f"averaging {len(paths)} of at most {train_config.average_last} checkpoints: {names}")
     with holding(model), checkpoint.writing_whole(model) as folder:
         checkpoint.write_model(folder, checkpoint.average(paths), config, run / TOKENIZER)
-        _fit_language_id(config, folder, model)
+        _fit_language_id(run, config, folder)
         write_training_card(folder, run, trainer, paths)
         keep_cache(model, folder)
 
 
-def _fit_language_id(config: Config, folder: Path, before: Path) -> None:
+def _fit_language_id(run: Path, config: Config, folder: Path) -> None:
     """What tells the two languages apart, for a server that is not told; where the text and its languages are known.
 
-    Where the text has gone, what was fitted on it `before` stays.
+    Where the text has gone, or is another now, what was fitted on it before stays.
     """
-    data, source, target = config.data, paths(config.data.source), paths(config.data.target)
-    if not all(path.exists() for path in (*source, *target)):
-        if (before / language_id.FILE).is_file():
-            shutil.copy(before / language_id.FILE, folder)
+    data, before = config.data, run / MODEL / language_id.FILE
+    if not has_its_text(run, config):
+        if before.is_file():
+            shutil.copy(before, folder)
     elif data.source_language and data.target_language:
+        source, target = paths(data.source), paths(data.target)
         samples = {
             data.source_language: (pair.source for pair in read_pairs(source, target)),
             data.target_language: (pair.target for pair in read_pairs(source, target)),

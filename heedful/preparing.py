@@ -14,7 +14,7 @@ from heedful import checkpoint
 from heedful.config import Config
 from heedful.corpus import read_pairs
 from heedful.encoding import Encoding
-from heedful.errors import CheckpointError
+from heedful.errors import CheckpointError, DataError
 from heedful.run_folder import TOKENIZER, TRAINING_DATA, VALIDATION_DATA, Plan
 from heedful.shards import Counts, is_current, is_of_other_text, prepare
 from heedful.tokenizer import Tokenizer
@@ -47,6 +47,15 @@ def make_shards(run: Path, config: Config, tokenizer: Tokenizer, say: Callable[[
         validation = paths(data.valid_source), paths(data.valid_target), Encoding.for_validation(config, tokenizer)
         _encode("validation text", run / VALIDATION_DATA, *validation, say)
     _encode("training text", run / TRAINING_DATA, *training, say)
+
+
+def has_its_text(run: Path, config: Config) -> bool:
+    """Is the training text still where it was, and what the run learns from?"""
+    encoding = Encoding.for_training(config, Tokenizer.load(run / TOKENIZER))
+    try:
+        return is_current(run / TRAINING_DATA, paths(config.data.source), paths(config.data.target), encoding)
+    except DataError:  # a file has gone
+        return False
 
 
 def paths(names: Sequence[str]) -> list[Path]:

@@ -691,6 +691,19 @@ def test_changed_text_is_refused_and_nothing_is_overwritten(text: Path, tmp_path
     assert (tmp_path / "run" / "config.toml").read_bytes() == config
 
 
+def test_text_that_changes_while_a_run_learns_does_not_cost_its_model(text: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(text, tmp_path / "text"))
+
+    def empty(config: Config, record: Record) -> None:
+        (folder / "train.yy").write_text("", encoding="utf-8")
+
+    order = Order(tmp_path / "run", "tiny", (MODEL, TRAIN, files(folder)), None, "cpu")
+    outcome = run_training(order, say=lambda _: None, on_record=empty)
+    assert outcome.model
+    assert find_model(outcome.model).weights.exists()
+    assert not (outcome.model / "languages.json").exists()  # of what is there now nothing is said
+
+
 @pytest.mark.parametrize("harm", ["data", "data/train/source.ids", "data/train/record.json"])
 def test_encoded_text_that_was_removed_is_made_anew_and_the_run_stays_what_it_is(
     text: Path, tmp_path: Path, harm: str
