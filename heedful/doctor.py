@@ -9,7 +9,7 @@ tolerance; what follows then counts for nothing. An int8 export is an approximat
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -25,7 +25,7 @@ from heedful.corpus import read_pairs
 from heedful.engines import Request, SearchOptions
 from heedful.engines.ctranslate2_engine import CTranslate2Engine
 from heedful.engines.torch_engine import TorchEngine
-from heedful.errors import ConfigError, HeedfulError
+from heedful.errors import ConfigError, DataError, HeedfulError
 from heedful.export.ctranslate2 import num_positions, write_ctranslate2
 from heedful.export.marian import write_huggingface
 from heedful.grammar import LANGUAGES, built_in_corpus
@@ -134,30 +134,34 @@ def _sentences(
     """Given ones, or the run's, or the built-in corpus's, or random ones."""
     languages = (loaded.source_language, loaded.target_language)
     if source is not None and target is not None:
-        texts = _first_texts(source, target)
-        return f"the first {len(texts)} of {source}", _encoded(loaded, texts)
+        given = _first_pairs(loaded, source, target)
+        return f"the first {len(given)} of {source}", given
     if shards is not None:
         number = min(SENTENCES, len(shards))
         pairs = zip(sentences(shards.source, number), sentences(shards.target, number), strict=True)
         return f"{number} of the run's data", list(pairs)
     if set(languages) <= set(LANGUAGES) and languages[0] != languages[1]:
         corpus = built_in_corpus(*languages, train_pairs=0, held_out_pairs=SENTENCES)
-        return f"{SENTENCES} of the built-in corpus", _encoded(loaded, [(e.source, e.target) for e in corpus.valid])
+        examples = ((example.source, example.target) for example in corpus.valid)
+        return f"{SENTENCES} of the built-in corpus", list(_encoded(loaded, examples))
     return f"{SENTENCES} random ones; name some with -s and -t", _random_pairs(loaded.tokenizer.vocab_size)
 
 
-def _first_texts(source: Path, target: Path) -> list[tuple[str, str]]:
-    """The first pairs; the others are read too, so that files that are not aligned to their ends are refused."""
-    pairs = read_pairs([source], [target])
-    texts = [(pair.source, pair.target) for pair in islice(pairs, SENTENCES)]
-    for _ in pairs:
+def _first_pairs(loaded: LoadedModel, source: Path, target: Path) -> list[Pair]:
+    """The first with words on both sides; all are read, so that files that do not end together are refused."""
+    texts = ((pair.source, pair.target) for pair in read_pairs([source], [target]))
+    pairs = list(islice(_encoded(loaded, texts), SENTENCES))
+    for _ in texts:
         pass
-    return texts
+    if not pairs:
+        raise DataError(f"{source} and {target}: each pair is empty on a side; name text to look at")
+    return pairs
 
 
-def _encoded(loaded: LoadedModel, texts: Sequence[tuple[str, str]]) -> list[Pair]:
+def _encoded(loaded: LoadedModel, texts: Iterable[tuple[str, str]]) -> Iterator[Pair]:
     limit, encode = loaded.config.data.max_length, loaded.tokenizer.encode
-    return [(encode(source)[:limit], encode(target)[:limit]) for source, target in texts if source.strip()]
+    both = ((encode(source)[:limit], encode(target)[:limit]) for source, target in texts)
+    return (pair for pair in both if all(pair))
 
 
 def _random_pairs(vocab_size: int) -> list[Pair]:

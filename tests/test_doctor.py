@@ -112,6 +112,16 @@ def test_files_may_be_named(model: Path, tmp_path: Path) -> None:
     assert diagnosis.findings[0].total == 2
 
 
+def test_pairs_without_words_are_passed_over_and_nothing_else_is_refused(model: Path, tmp_path: Path) -> None:
+    source, target = tmp_path / "a.xx", tmp_path / "a.de"
+    source.write_text("\n" * 20 + "the cat\nthe cat\n")
+    target.write_text("\n" * 21 + "die Katze\n")
+    assert examine(model, source=source, target=target).findings[0].total == 1
+    target.write_text("\n" * 22)
+    with pytest.raises(DataError, match="each pair is empty on a side"):
+        examine(model, source=source, target=target)
+
+
 @pytest.mark.parametrize("num_lines", [2, doctor.SENTENCES + 5])
 def test_files_of_different_lengths_are_refused_with_both_counts(model: Path, tmp_path: Path, num_lines: int) -> None:
     (tmp_path / "a.xx").write_text("the cat\n" * num_lines)
