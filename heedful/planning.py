@@ -174,7 +174,9 @@ def _with_own_vocabulary(run: Path, made: Plan) -> Config:
     config, own = made.config, run / TOKENIZER
     if not config.tokenizer.model:
         return config
-    reused = own if has_begun(run) and own.is_file() else Path(config.tokenizer.model)
+    named = Path(config.tokenizer.model)
+    is_own = checkpoint.last_whole(run) or not named.is_file()
+    reused = own if has_begun(run) and own.is_file() and is_own else named
     wanted, size = config.tokenizer.vocab_size, Tokenizer.load(reused).vocab_size
     if "tokenizer.vocab_size" in made.named and wanted != size:
         raise ConfigError(

@@ -29,6 +29,9 @@ def make_tokenizer(run: Path, made: Plan, say: Callable[[str], None]) -> Tokeniz
     if path.exists() and _is_of_other_text(run, config):
         say("the training text is not what the vocabulary was made from: both are made anew")
         path.unlink()
+    elif path.exists() and _is_of_another_file(run, config):
+        say(f"{config.tokenizer.model} is not the vocabulary that was copied from it: the text is encoded anew")
+        path.unlink()
     if not path.exists():
         if config.tokenizer.model:
             Tokenizer.load(Path(config.tokenizer.model)).save(path)
@@ -74,6 +77,14 @@ def _is_of_other_text(run: Path, config: Config) -> bool:
     if any(file.stat().st_mtime_ns > path.stat().st_mtime_ns for file in (*source, *target)):
         return True
     return is_of_other_text(run / TRAINING_DATA, source, target, Encoding.for_training(config, Tokenizer.load(path)))
+
+
+def _is_of_another_file(run: Path, config: Config) -> bool:
+    """Whether the tokenizer that is to be reused was replaced since; with a checkpoint, the run's own must do."""
+    reused = Path(config.tokenizer.model)
+    if checkpoint.last_whole(run) or not reused.is_file():
+        return False
+    return reused.read_bytes() != (run / TOKENIZER).read_bytes()
 
 
 def _learn_tokenizer(made: Plan, say: Callable[[str], None]) -> Tokenizer:

@@ -27,7 +27,7 @@ from heedful.config import Config, Layer
 from heedful.errors import CheckpointError, ConfigError, DataError, DeviceError
 from heedful.export.cache import cache_file
 from heedful.interruption import ERROR_FILE, LAUNCHER, Interrupted, Interruption, note_error
-from heedful.pipeline import Outcome, interruptible, run_training
+from heedful.pipeline import Outcome, interruptible, prepare_run, run_training
 from heedful.planning import Order, plan
 from heedful.training import Record, StepRecord, ValidationRecord
 
@@ -564,6 +564,27 @@ def test_fine_tuning_starts_from_the_other_models_weights(text: Path, tmp_path: 
     run_training(order, say=lambda _: None, on_record=lambda *_: None)
     assert_same_weights(first.model, tmp_path / "second", tolerance=1e-4)
     assert (tmp_path / "second" / "tokenizer.model").read_bytes() == (first.model / "tokenizer.model").read_bytes()
+
+
+@pytest.mark.parametrize("size", [288, 280])
+def test_a_base_that_was_made_anew_before_the_first_step_brings_its_own_vocabulary(
+    text: Path, tmp_path: Path, size: int
+) -> None:
+    base, short = tmp_path / "base", {"train": {"steps": 1}}
+    start(base, files(text), short)
+    order = Order(tmp_path / "run", "tiny", (files(text), short), base, "cpu")
+    prepare_run(order, say=lambda _: None)
+    shutil.rmtree(base)
+    upper = tmp_path / "upper"
+    upper.mkdir()
+    for name in ("train.xx", "train.yy"):
+        (upper / name).write_text((text / name).read_text(encoding="utf-8").upper(), encoding="utf-8")
+    start(base, files(upper), short, {"tokenizer": {"vocab_size": size}})
+    for run in ("run", "fresh"):
+        run_training(replace(order, run=tmp_path / run), say=lambda _: None, on_record=lambda *_: None)
+    assert_same_weights(tmp_path / "run", tmp_path / "fresh")
+    assert (tmp_path / "run" / "tokenizer.model").read_bytes() == (base / "tokenizer.model").read_bytes()
+    assert load_config(tmp_path / "run" / "config.toml").tokenizer.vocab_size == size
 
 
 @pytest.mark.parametrize(("name", "size"), [("d_ff", 64), ("num_layers", 2), ("num_heads", 4)])
