@@ -14,7 +14,7 @@ import json
 import shutil
 import stat
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -81,7 +81,7 @@ def writing_whole(folder: Path) -> Iterator[Path]:
 
     An older folder of that name gives way, and is still there until then.
     """
-    temporary = folder.with_name(f".{folder.name}.writing")
+    temporary = _temporary(folder)
     shutil.rmtree(temporary, ignore_errors=True)
     try:
         temporary.mkdir(parents=True)
@@ -95,6 +95,11 @@ def writing_whole(folder: Path) -> Iterator[Path]:
         ) from None
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _temporary(folder: Path) -> Path:
+    """What a folder is called that is not yet whole, or no longer."""
+    return folder.with_name(f".{folder.name}.writing")
 
 
 def _write_files(folder: Path, files: Mapping[str, Mapping[str, Tensor] | str | Path]) -> None:
@@ -173,15 +178,23 @@ def prune_checkpoints(run: Path, *, keep_whole: int, keep_weights: int, every: i
         if step in whole:
             continue
         if step not in averaged:
-            shutil.rmtree(folder, ignore_errors=True)
+            _remove_checkpoint(folder)
         else:
             # The state goes first: without it the folder is no longer taken for a whole checkpoint.
             (folder / STATE).unlink(missing_ok=True)
             (folder / MOMENTS).unlink(missing_ok=True)
 
 
+def _remove_checkpoint(folder: Path) -> None:
+    """Under a name that the next start takes away, should this one be killed before all of it has gone."""
+    leaving = _temporary(folder)
+    with suppress(OSError):
+        folder.rename(leaving)
+    _remove(leaving)
+
+
 def remove_unfinished(run: Path) -> None:
-    """Take away what a killed run was just writing; put back what it was just replacing."""
+    """Take away what a killed run was just writing, or removing; put back what it was just replacing."""
     for parent in (run, run / CHECKPOINTS):
         for left in parent.glob(".*.writing"):
             if left.is_file():

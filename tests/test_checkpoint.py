@@ -154,6 +154,24 @@ def test_pruning_keeps_what_resume_and_average_need(tmp_path: Path) -> None:
     assert checkpoint.average(paths)["w"].tolist() == [(30 + 40 + 47) / 3] * 3, "where the run ended is one of them"
 
 
+def test_a_checkpoint_that_was_being_removed_when_the_run_was_killed_goes_at_the_next_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for step in (1, 2):
+        save_checkpoint(tmp_path, step, snapshot(step))
+
+    def killed(folder: Path, **options: bool) -> None:
+        (folder / "model.safetensors").unlink()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("shutil.rmtree", killed)
+        with pytest.raises(KeyboardInterrupt):
+            checkpoint.prune_checkpoints(tmp_path, keep_whole=1, keep_weights=1, every=10)
+    checkpoint.remove_unfinished(tmp_path)
+    assert [folder.name for folder in (tmp_path / "checkpoints").iterdir()] == ["step-00000002"]
+
+
 def test_the_average_is_rounded_once(tmp_path: Path) -> None:
     """§6.1: the mean in float64, and only then in the type of the weights."""
     weights = [torch.randn(1000) for _ in range(5)]
