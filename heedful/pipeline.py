@@ -49,7 +49,7 @@ from heedful.run_folder import (
     write_config,
 )
 from heedful.schedule import cooldown
-from heedful.shards import Shards, open_shards
+from heedful.shards import Shards, made_from, open_shards
 from heedful.starts import keep_base
 from heedful.tokenizer import Tokenizer
 from heedful.trainer import Progress, Trainer, deterministic_algorithms
@@ -261,6 +261,8 @@ def _train(
     run, reason = order.run, ""
     scores = _last_scores(run)
     trainer.progress = _with_validations(trainer.progress, run, trainer.config.train.steps)
+    if validate:
+        trainer.progress = _with_validation_text(trainer.progress, made_from(run / VALIDATION_DATA))
     for record in train(trainer, shards, run, validate=validate, stop=stop):
         if isinstance(record, ValidationRecord):
             scores = record.scores
@@ -291,6 +293,13 @@ def _with_validations(progress: Progress, run: Path, steps: int) -> Progress:
     if progress.owes_validation and losses:
         return validated(progress, math.nan if losses[0] is None else losses[0])
     return replace(progress, owes_validation=progress.owes_validation or (progress.step >= steps and not losses))
+
+
+def _with_validation_text(progress: Progress, text: str) -> Progress:
+    """Losses on two texts cannot be compared: on another one patience begins anew."""
+    if progress.validation_text in ("", text):
+        return replace(progress, validation_text=text)
+    return replace(progress, validation_text=text, best_loss=None, validations_without_gain=0)
 
 
 def _validations(run: Path) -> list[dict[str, Any]]:

@@ -172,6 +172,11 @@ def open_shards(directory: Path) -> Shards:
     return Shards(source, target, counts, record.num_encodings)
 
 
+def made_from(directory: Path) -> str:
+    """A digest of the text that the shards in `directory` were made from, and of the way."""
+    return _read_record(directory).fingerprint
+
+
 def is_current(directory: Path, source_files: Sequence[Path], target_files: Sequence[Path], encoding: Encoding) -> bool:
     """Whether the shards in `directory` are what `prepare` would make, so that it would use them as they are."""
     files = _look_at(directory, [*source_files, *target_files])

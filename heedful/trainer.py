@@ -45,6 +45,7 @@ class Progress:
     best_loss: float | None = None
     validations_without_gain: int = 0
     owes_validation: bool = False  # that of this step was due, and the run was stopped
+    validation_text: str = ""  # what `best_loss` was measured on: a digest
 
 
 class Trainer:
@@ -147,7 +148,7 @@ class Trainer:
             load_weights(self.model, {n.removeprefix("weight."): t for n, t in learning.items()}, origin)
         self._restore_moments(moments, origin)
         try:
-            state = {"owes_validation": False} | snapshot.state  # older checkpoints do not know it
+            state = {"owes_validation": False, "validation_text": ""} | snapshot.state  # older ones do not know them
             self.progress = msgspec.convert({name: state[name] for name in asdict(self.progress)}, Progress)
         except KeyError as error:
             raise CheckpointError(f"{origin}: the state lacks {error}; remove this checkpoint") from None

@@ -700,6 +700,19 @@ def test_patience_ends_a_run_that_no_longer_improves(text: Path, tmp_path: Path)
     assert len(validations) == best + 3
 
 
+def test_patience_does_not_compare_losses_on_two_texts(text: Path, tmp_path: Path) -> None:
+    patient: Layer = {"train": {"patience": 1, "validate_steps": 10}}
+    before = start(tmp_path / "run", files(text, valid=True), patient, {"train": {"steps": 10}})[0].scores
+    harder = tmp_path / "harder.yy"
+    harder.write_text((text / "valid.yy").read_text(encoding="utf-8").upper(), encoding="utf-8")
+    other: Layer = {"data": {"valid_target": [str(harder)]}, "train": {"steps": 30}}
+    outcome, records, _ = start(tmp_path / "run", files(text, valid=True), patient, other)
+    losses = [record.scores.loss for record in records if isinstance(record, ValidationRecord)]
+    assert before
+    assert losses[0] > before.loss
+    assert outcome.step == 30
+
+
 def test_changed_text_is_refused_and_nothing_is_overwritten(text: Path, tmp_path: Path) -> None:
     start(tmp_path / "run", files(text), {"train": {"steps": 10}})
     ids = (tmp_path / "run" / "data" / "train" / "source.ids").read_bytes()
