@@ -482,6 +482,13 @@ def test_dry_run_warns_of_validation_on_the_training_text(heedful: Run, text: Pa
     assert f"{both[0]} is both training and validation text: validation scores are too good" in dry.err
 
 
+def test_dry_run_sees_that_the_processes_cannot_share_a_batch(heedful: Run, text: Path, tmp_path: Path) -> None:
+    files = ["-s", text / "train.en", "-t", text / "train.de", "-o", tmp_path / "run", "--preset", "tiny"]
+    message = one_line(heedful("train", *files, "--nproc", "2", "--dry-run"))
+    assert "train.micro_batches = 1 is not a multiple of the 2 processes; set it to 2" in message
+    assert heedful("train", *files, "--nproc", "2", "--set", "train.micro_batches=2", "--dry-run").code == 0
+
+
 def test_dry_run_sees_that_half_of_the_validation_text_is_missing(heedful: Run, text: Path, tmp_path: Path) -> None:
     files = ["-s", text / "train.en", "-t", text / "train.de", "-o", tmp_path / "run"]
     message = one_line(heedful("train", *files, "--valid-source", text / "train.en", "--dry-run"))

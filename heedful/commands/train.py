@@ -58,7 +58,7 @@ def train(
     name, layers = layers_of(recipe, preset, _flag_layer(**flags), settings)
     order = Order(run, name, tuple(layers), from_model, device, recipe.stem if recipe else "")
     if dry_run:
-        return _dry_run(order)
+        return _dry_run(order, nproc)
     sys.exit(_launch(order, nproc) if nproc > 1 else _train_here(order))
 
 
@@ -106,14 +106,16 @@ def _launch(order: Order, nproc: int) -> int:
     return run_torchrun(nproc, sys.argv[1:], say=say)
 
 
-def _dry_run(order: Order) -> None:
+def _dry_run(order: Order, nproc: int) -> None:
     from heedful.config import to_toml
     from heedful.device import choose_device
+    from heedful.distributed import World, check_micro_batches
     from heedful.planning import missing_text, plan, warnings
     from heedful.run_folder import TOKENIZER
     from heedful.sizes import memory_estimate
 
     config = plan(order).config
+    check_micro_batches(World(size=nproc), config.train.micro_batches)
     vocab_size = _vocab_size(order.run / TOKENIZER, config)
     click.echo(to_toml(config))
     echo_sizes(config.model, vocab_size)
