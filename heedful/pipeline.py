@@ -240,12 +240,20 @@ def _resume(trainer: Trainer, last: Path, say: Callable[[str], None]) -> None:
         snapshot = checkpoint.load_snapshot(last)
         trainer.restore(snapshot, last)
     except CheckpointError as error:
-        raise CheckpointError(f"{error}; without {last} the run goes on from the checkpoint before it") from None
+        raise CheckpointError(f"{error}; without {last} the run {_without(last)}") from None
     say(f"going on from step {trainer.progress.step:,} ({last})")
     for name, now in trainer.surroundings().items():
         before = snapshot.state.get(name)
         if before != now:
             say(f"{name} is {now}, was {before}: the weights may differ in the last bits from those of an unbroken run")
+
+
+def _without(last: Path) -> str:
+    """What a run does that has lost its last checkpoint; of those before it some are there for averaging only."""
+    others = (folder for folder in last.parent.glob("step-*") if folder != last)
+    return (
+        "goes on from the checkpoint before it" if any(map(checkpoint.is_whole, others)) else "has none to go on from"
+    )
 
 
 def _train(

@@ -767,6 +767,15 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_goes_on_without_it(tex
     assert any("going on from step 2 " in line for line in said)
 
 
+def test_a_damaged_checkpoint_without_another_to_go_on_from_promises_none(text: Path, tmp_path: Path) -> None:
+    train: Layer = {"train": {"steps": 4, "checkpoint_steps": 2, "keep_checkpoints": 1}}
+    start(tmp_path / "run", files(text), train)
+    last = tmp_path / "run" / "checkpoints" / "step-00000004"
+    (last / "model.safetensors").write_bytes(b"")
+    with pytest.raises(CheckpointError, match=f"without {last} the run has none to go on from"):
+        start(tmp_path / "run", train, {"train": {"steps": 6}})
+
+
 def test_a_run_goes_on_without_its_text(text: Path, tmp_path: Path) -> None:
     copies = {name: tmp_path / name for name in ("a.xx", "a.yy")}
     for (_, copy), original in zip(copies.items(), ("train.xx", "train.yy"), strict=True):
