@@ -246,14 +246,16 @@ def _number(value: float) -> float | None:
 
 
 def _layers(found: AttentionMap, asked: Sequence[int] | None) -> list[int]:
-    num_layers = max(weights.size(0) for weights in found.weights_LHTS.values())
+    """Those that are asked for; else all, or of a long sentence the last of the encoder and that of the decoder."""
+    last = {weights.size(0) - 1 for weights in found.weights_LHTS.values()}
+    num_layers = max(last) + 1
     if asked is not None:
         for layer in asked:
             if not 0 <= layer < num_layers:
                 raise DataError(f"layers = {layer} is no layer of this model; it has 0 to {num_layers - 1}")
         return sorted(set(asked))
     longest = max(len(found.source.ids), len(found.target.ids))
-    return list(range(num_layers)) if longest <= MANY_PIECES else [num_layers - 1]
+    return list(range(num_layers)) if longest <= MANY_PIECES else sorted(last)
 
 
 def _weights(found: AttentionMap, kind: Kind, layers: Iterable[int]) -> dict[str, Any]:

@@ -70,9 +70,14 @@ def vectors(found: AttentionMap, layers: Sequence[int]) -> dict[str, Any]:
     kinds: dict[str, Any] = {}
     for kind in KINDS:
         here = [layer for layer in layers if layer < found.weights_LHTS[kind].size(0)]
-        parts = {name: halves(torch.stack([_part(found, kind, layer, name) for layer in here])) for name in PARTS}
-        kinds[kind] = {"layers": here, **parts}
+        kinds[kind] = {"layers": here, **{name: halves(_parts(found, kind, here, name)) for name in PARTS}}
     return {"kinds": kinds, "states": {stack: halves(states(found, stack)) for stack in ("encoder", "decoder")}}
+
+
+def _parts(found: AttentionMap, kind: Kind, layers: Sequence[int], name: str) -> Tensor:
+    """Layers × rows × width; a decoder may have none of the layers that an encoder has."""
+    parts = [_part(found, kind, layer, name) for layer in layers]
+    return torch.stack(parts) if parts else _part(found, kind, 0, name)[None][:0]
 
 
 def _part(found: AttentionMap, kind: Kind, layer: int, name: str) -> Tensor:

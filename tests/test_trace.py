@@ -107,6 +107,15 @@ def test_vectors_and_layers_of_a_long_sentence_are_sent_when_asked_for(translato
         trace(translator, TEXT[0], layers=[2])
 
 
+def test_an_encoder_may_have_more_layers_than_the_decoder() -> None:
+    deep = small_translator(num_encoder_layers=4)
+    asked = trace(deep, TEXT[0], beam_size=1, layers=[3])
+    assert [asked["attention"][kind]["layers"] for kind in KINDS] == [[], [3], []]
+    assert [asked["vectors"]["kinds"][kind]["q"]["shape"][0] for kind in KINDS] == [0, 1, 0]
+    long = trace(deep, "the road because it was too tired and " * 6, beam_size=1)
+    assert [long["attention"][kind]["layers"][-1] for kind in KINDS] == [1, 3, 1], "of each kind the last one"
+
+
 def test_alternatives_bring_their_attention_unless_it_is_too_much(
     translator: Translator, found: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
