@@ -472,6 +472,17 @@ def test_what_is_too_long_to_look_into_is_translated_all_the_same(page: Any, ser
     assert TEXT[1] in page.locator("#target").inner_text()
 
 
+def test_another_layer_of_a_long_sentence_leaves_the_last_one_where_it_is_shown(
+    page: Any, server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("heedful.trace.MANY_PIECES", 1)
+    translated(page, server)
+    page.wait_for_selector("#decode .looks")
+    page.locator(".mean").first.click()
+    page.wait_for_selector(".matrix td")
+    assert page.locator("#decode .looks").count() == 1
+
+
 SHORT = ["It was too tired.", "The road!"]
 LONG_TEXT = f"{TEXT[0]} {SHORT[0]}\n\n{SHORT[1]}"
 

@@ -105,7 +105,7 @@ function drawSelection() {
   markChosen(places.view);
 }
 
-/** Of a long sentence layers, and those of alternatives, come one by one. */
+/** Of a long sentence layers, and those of alternatives, come one by one; with the last, which other regions show. */
 async function fetchLayer() {
   if (embedded) return;
   const { trace, prefix, n } = get();
@@ -115,7 +115,7 @@ async function fetchLayer() {
       q: trace.source.text,
       source: trace.source.language,
       target: trace.target.language,
-      layers: [layerOf(get().kind)],
+      layers: [layerOf(get().kind), trace.model.decoder_layers - 1],
       prefix,
       hypothesis: n,
     });
