@@ -253,6 +253,24 @@ def test_the_keyboard_reaches_and_pins_every_value(page: Any, server: str) -> No
     assert page.locator("#tab-encoder").get_attribute("aria-selected") == "true"
 
 
+@pytest.mark.parametrize(
+    ("hash_", "words"),
+    [("", "#target .word"), ("", ".source-words .word"), ("view=lines", ".lines [role=button]")],
+)
+def test_a_row_of_words_is_one_stop_of_the_tab_key(page: Any, server: str, hash_: str, words: str) -> None:
+    number = f"[...document.querySelectorAll('{words}')].indexOf(document.activeElement)"
+    translated(page, server, hash_)
+    page.locator(words).first.focus()
+    for key, place in {"ArrowRight": 1, "ArrowDown": 2, "ArrowLeft": 1, "End": page.locator(words).count() - 1}.items():
+        page.keyboard.press(key)
+        assert page.evaluate(number) == place
+    page.locator(words).nth(3).focus()
+    page.keyboard.press("Tab")
+    assert page.evaluate(number) == -1, "the others are passed over"
+    page.keyboard.press("Shift+Tab")
+    assert page.evaluate(number) == 3, "and who comes back is where he was"
+
+
 FOCUSED = "document.activeElement.getAttribute('aria-label') ?? document.activeElement.textContent"
 
 
@@ -865,6 +883,9 @@ def test_text_from_right_to_left_is_mirrored(page: Any, from_the_right: str) -> 
     page.locator(".matrix td").first.focus()
     page.keyboard.press("ArrowLeft")
     assert page.evaluate("document.activeElement.dataset.j") == "1"
+    page.locator("#target .word").first.focus()
+    page.keyboard.press("ArrowLeft")
+    assert page.evaluate("document.activeElement.dataset.t") == "1"
     page.set_viewport_size({"width": 400, "height": 800})
     page.get_by_role("button", name="Lines").click()
     label = page.locator(".lines text[direction=rtl]").last

@@ -100,11 +100,25 @@ export function toggle(text, checked, choose, title = null) {
   return h("label", { class: "toggle", title }, box, h("span", {}, text));
 }
 
+/** One stop of the Tab key for a row of words: the one that was last reached. Arrow keys reach the others. */
+export function oneStop(words, direction = "ltr") {
+  words.forEach((word, i) => {
+    word.setAttribute("tabindex", i ? "-1" : "0");
+    word.addEventListener("focus", () => inTabOrder(words, word));
+    word.addEventListener("keydown", (event) => roving(words, event, i, 1, direction));
+  });
+  return words;
+}
+
+const inTabOrder = (items, chosen) =>
+  items.forEach((item) => item.setAttribute("tabindex", item === chosen ? "0" : "-1"));
+
 /** Move the focus among items with the arrow keys; only one is in the tab order. */
-export function roving(items, event, current, step) {
+export function roving(items, event, current, step, direction = "ltr") {
+  const on = direction === "rtl" ? -1 : 1;
   const moves = {
-    ArrowRight: 1,
-    ArrowLeft: -1,
+    ArrowRight: on,
+    ArrowLeft: -on,
     ArrowDown: step,
     ArrowUp: -step,
     Home: -current,
@@ -114,6 +128,6 @@ export function roving(items, event, current, step) {
   if (move === undefined) return;
   event.preventDefault();
   const next = items[Math.min(items.length - 1, Math.max(0, current + move))];
-  items.forEach((item) => item.setAttribute("tabindex", item === next ? "0" : "-1"));
+  inTabOrder(items, next);
   next.focus();
 }

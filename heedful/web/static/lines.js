@@ -2,7 +2,7 @@
 
 import { shownTitle } from "./attention-title.js";
 import { DASHES, headColour } from "./colour.js";
-import { h, isRightToLeft, percent, readable, s } from "./dom.js";
+import { h, isRightToLeft, oneStop, percent, readable, s } from "./dom.js";
 import { t } from "./i18n.js";
 import { legend } from "./legend.js";
 import { get, set } from "./store.js";
@@ -118,7 +118,7 @@ function drawing(found, links) {
     s("text", { class: "axis", x: left, y: 18, "text-anchor": "end" }, t(`rows.${kind}`)),
     s("text", { class: "axis", x: right, y: 18 }, t(`columns.${kind}`)),
     curves,
-    rows,
+    oneStop(rows),
     columns,
   );
 }
@@ -135,7 +135,6 @@ function label(item, x, y, anchor, strong, weak, choose) {
   const shown = [...text].length > LETTERS ? `${[...text].slice(0, LETTERS - 1).join("")}…` : text;
   const props = choose
     ? {
-        tabindex: "0",
         role: "button",
         "aria-pressed": String(strong),
         onclick: choose,

@@ -1,7 +1,7 @@
 /** Region 1: two boxes, alternatives, and words that can be asked about. Works without the other regions. */
 
 import { embedded, fetchLanguages, fetchSentences, fetchTrace, giveUp } from "./api.js";
-import { directionOf, h, show } from "./dom.js";
+import { directionOf, h, oneStop, show } from "./dom.js";
 import { t, languageName } from "./i18n.js";
 import { closeChoices } from "./choices.js";
 import { copy } from "./clipboard.js";
@@ -271,22 +271,16 @@ function drawTarget() {
   const best = hypothesis();
   speak(parts.output, trace.target.language, best.words);
   speak(parts.words, trace.source.language, trace.source.words);
-  const words = spaced(
-    best.words.slice(0, -1).map((word, i) => targetWord(best, word, i, decodeFrom)),
-    best,
-  );
+  const words = row(best, (word, i) => targetWord(best, word, i, decodeFrom));
   show(parts.output, areSeveral() ? wholeView(words, chooseSentence) : words);
-  show(
-    parts.words,
-    spaced(
-      trace.source.words.slice(0, -1).map((word, i) => sourceWord(word, i)),
-      trace.source,
-    ),
-  );
+  show(parts.words, row(trace.source, sourceWord));
   show(parts.alternatives, alternatives(trace));
   drawLanguages();
   mark();
 }
+
+/** The words of a side, without its end, in a row that has one stop of the Tab key. */
+const row = (side, node) => spaced(oneStop(side.words.slice(0, -1).map(node), directionOf(side.words)), side);
 
 /** What can be done with the translation that is there. */
 function hint() {
