@@ -204,6 +204,21 @@ def test_a_clicked_word_offers_choices_and_the_rest_is_decoded_anew(page: Any, s
     assert "prefix=Das+Tier" in here(page)
 
 
+def test_characters_that_are_spelled_in_bytes_stay_when_the_rest_is_decoded_anew(page: Any, server: str) -> None:
+    page.goto(f"{server}/#q={quote(TEXT[0])}&prefix={quote('Das 猫')}")
+    page.locator("#target .word").nth(2).click()
+    choice = page.locator(".popover button.choice:not(.own)").first
+    with page.expect_response("**/api/trace"):
+        choice.click()
+    page.wait_for_selector("[aria-busy=false] #target .word")
+    assert "<0x" not in shown(page)
+    assert shown(page).startswith("Das 猫")
+    assert any("Das 猫" in node.get_attribute("aria-label") for node in page.locator(".tree .node").all())
+    page.locator("#decode input[type=range]").fill("4")
+    assert page.locator("#decode .prefix").inner_text().startswith("Das �")
+    assert page.locator("#decode button.choice").count() == 0, "a part of a character is none to begin with"
+
+
 def test_a_word_that_a_link_has_chosen_still_offers_its_choices(page: Any, server: str) -> None:
     page.goto(f"{server}/#q={TEXT[0]}&t=3")
     word = page.locator("#target .word").nth(3)

@@ -1,6 +1,6 @@
 /** The popover of a word: what the model could have written there, and how likely each was. */
 
-import { h, percent, readable } from "./dom.js";
+import { h, percent, readable, textOf } from "./dom.js";
 import { t } from "./i18n.js";
 
 /** @type {any} */ let open = null;
@@ -22,9 +22,10 @@ document.addEventListener("click", (event) => {
 });
 
 /** The text before a piece, and the piece itself: what the decoder is made to begin with. */
-export function prefixTo(best, place, piece) {
-  return (best.pieces.slice(0, place).join("") + piece).replaceAll("▁", " ").trim();
-}
+const prefixTo = (best, place, piece) => textOf([...best.pieces.slice(0, place), piece]);
+
+/** The end of the text is none to begin with, nor is a part of a character. */
+const canBegin = (piece, prefix) => piece !== "</s>" && !prefix.includes("\ufffd");
 
 /** A row for each choice, with a bar as long as its probability. */
 export function choiceRows(best, place, choose) {
@@ -40,12 +41,9 @@ export function choiceRows(best, place, choose) {
       h("span", { class: "piece", dir: "auto" }, choice.piece === "</s>" ? t("end") : readable(choice.piece)),
       h("span", { class: "p" }, percent(choice.p)),
     ];
-    if (!choose || choice.piece === "</s>") return h("li", {}, h("div", props, inside));
-    return h(
-      "li",
-      {},
-      h("button", { type: "button", ...props, onclick: () => choose(prefixTo(best, place, choice.piece)) }, inside),
-    );
+    const prefix = prefixTo(best, place, choice.piece);
+    if (!choose || !canBegin(choice.piece, prefix)) return h("li", {}, h("div", props, inside));
+    return h("li", {}, h("button", { type: "button", ...props, onclick: () => choose(prefix) }, inside));
   });
 }
 

@@ -2,7 +2,7 @@
 
 import { embedded } from "./api.js";
 import { choiceRows } from "./choices.js";
-import { directionOf, h, number, percent, readable, show } from "./dom.js";
+import { directionOf, h, number, percent, readable, show, textOf } from "./dom.js";
 import { t } from "./i18n.js";
 import { nothingYet } from "./sentences.js";
 import { get, set, subscribe } from "./store.js";
@@ -111,7 +111,7 @@ function drawNow() {
   if (!get().trace) return;
   const best = hypothesis();
   const step = clamped();
-  const before = best.pieces.slice(0, step).join("").replaceAll("▁", " ").trim();
+  const before = textOf(best.pieces.slice(0, step));
   const total = best.tokens.slice(0, step + 1).reduce((sum, token) => sum + token.logp, 0);
   const prefix = h(
     "p",

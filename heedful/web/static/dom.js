@@ -48,6 +48,16 @@ export function readable(piece) {
   return /^[\p{L}\p{N}]/u.test(piece) ? `\u2011${piece}` : piece.replaceAll("▁", " ").trim();
 }
 
+const bytesOf = (piece) => {
+  const byte = /^<0x([0-9A-F]{2})>$/.exec(piece);
+  return byte ? [parseInt(byte[1], 16)] : [...new TextEncoder().encode(piece)];
+};
+
+/** The text that pieces spell. Some are the bytes of a character; one of which some are missing is "\ufffd". */
+export function textOf(pieces) {
+  return new TextDecoder().decode(Uint8Array.from(pieces.flatMap(bytesOf))).replaceAll("▁", " ").trim();
+}
+
 const RIGHT_TO_LEFT = /^[^\p{L}]*[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufeff]/u;
 
 /** Is this written from right to left? The first letter decides. */

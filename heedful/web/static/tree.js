@@ -1,6 +1,6 @@
 /** The beam as a tree: a column for each step, a row for each place of the beam, finished hypotheses below. */
 
-import { areRightToLeft, h, isRightToLeft, number, readable, s } from "./dom.js";
+import { areRightToLeft, h, isRightToLeft, number, readable, s, textOf } from "./dom.js";
 import { t } from "./i18n.js";
 import { get, set } from "./store.js";
 import { figure } from "./table.js";
@@ -168,10 +168,9 @@ function gridRows(places, nodes) {
 function reading(place) {
   const pieces = [];
   for (let at = place; at; at = at.parent) if (!at.node.done) pieces.unshift(at.node.piece);
-  const text = pieces.join("").replaceAll("▁", " ").trim();
   const fate = place.best ? t("tree.best") : place.alive ? "" : t("tree.pruned");
   const end = place.node.done ? t("tree.done", { score: number(place.node.score) }) : "";
-  return [`${text}`, `log p ${number(place.node.logp)}`, end, fate].filter(Boolean).join(" · ");
+  return [textOf(pieces), `log p ${number(place.node.logp)}`, end, fate].filter(Boolean).join(" · ");
 }
 
 function tableOf(places) {
