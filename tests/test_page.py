@@ -545,6 +545,16 @@ def test_a_text_of_several_sentences_is_shown_whole(page: Any, server: str) -> N
     assert "Choose a sentence first." in page.locator("#decode").inner_text()
 
 
+def test_marks_alone_stay_and_are_not_looked_into(page: Any, server: str) -> None:
+    page.goto(server)
+    page.fill("#source", ":)")
+    page.get_by_text(":)", exact=True).wait_for()
+    page.fill("#source", f"{SHORT[0]}\n—\n{SHORT[1]}")
+    page.get_by_text("Each sentence was translated by itself").wait_for()
+    assert page.locator("#target").inner_text().split("\n")[1] == "—"
+    assert [button.is_disabled() for button in page.locator(".sentences button").all()] == [False, True, False]
+
+
 def test_each_sentence_can_be_looked_into(page: Any, server: str) -> None:
     divided(page, server)
     for place, sentence in enumerate([TEXT[0], *SHORT]):

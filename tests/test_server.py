@@ -141,6 +141,13 @@ def test_paragraphs_sentences_and_spaces_are_kept(client: TestClient) -> None:
     assert translate(client, q=text)["translatedText"] == "  The cat sat.!   The mat lay.!\r\n\r\n\tIt rained!!\n"
 
 
+def test_marks_alone_are_no_sentence_and_stay(client: TestClient) -> None:
+    assert translate(client, q="the cat\n\n* * *\n→ :)\n42")["translatedText"] == "the cat!\n\n* * *\n→ :)\n42!"
+    text, translated = "<p>the cat <code>x</code>.</p><a>|</a>", "<p>the cat! <code>x</code>.</p><a>|</a>"
+    assert translate(client, q=text, format="html")["translatedText"] == translated
+    assert translate(client, q="—", alternatives=2) == {"translatedText": "—", "alternatives": []}
+
+
 def test_html_keeps_its_tags(client: TestClient) -> None:
     text = '<p class="x">the cat &amp; <b>the mat</b></p><script>a < b</script>'
     translated = '<p class="x">the cat &amp; <b>the mat</b>!</p><script>a < b</script>'

@@ -26,9 +26,14 @@ class ServingTranslator(Translator):
         return made
 
     def translate_batch(self, texts: Sequence[str], options: SearchOptions) -> Iterator[tuple[int, Translation]]:
-        """The number of each text and its translation, as they are found."""
+        """The number of each text and its translation, as they are found.
+
+        What has no letter and no digit (a dash, a bullet, the full stop behind a tag) says the same in every language,
+        and is no sentence: a model would make one of it.
+        """
         pending: deque[Any] = deque()
-        requests = list(self._requests(texts, None, pending, options))
+        spoken = [text if any(map(str.isalnum, text)) else "" for text in texts]
+        requests = list(self._requests(spoken, None, pending, options))
         lines = list(pending)
         owners = [number for number, line in enumerate(lines) for _ in line.parts]
         parts: list[dict[int, list[Hypothesis]]] = [{} for _ in lines]
@@ -37,7 +42,7 @@ class ServingTranslator(Translator):
             parts[owner][request] = hypotheses
             if len(parts[owner]) == len(lines[owner].parts):
                 yield owner, self._translation(lines[owner], [found for _, found in sorted(parts[owner].items())])
-        yield from ((n, Translation(line.source, "", (), 0)) for n, line in enumerate(lines) if not line.parts)
+        yield from ((n, Translation(texts[n], texts[n], (), 0)) for n, line in enumerate(lines) if not line.parts)
 
     def _as_found(self, requests: Sequence[Request], options: SearchOptions) -> Iterator[tuple[int, list[Hypothesis]]]:
         if isinstance(self.engine, TorchEngine):

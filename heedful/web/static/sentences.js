@@ -13,10 +13,13 @@ const sentences = () => (get().whole && !isSame() ? get().whole.source.sentences
 /** Is there more than one to look into? */
 export const areSeveral = () => sentences().length > 1;
 
+/** Marks alone are no sentence: the server leaves them as they are. */
+const isSpoken = (text) => /[\p{L}\p{N}]/u.test(text ?? "");
+
 /** Which one is looked into: the only one, or the chosen one; -1: none. */
 export function chosenSentence() {
-  const { length } = sentences();
-  return length === 1 ? 0 : get().sentence < length ? get().sentence : -1;
+  const place = areSeveral() ? get().sentence : 0;
+  return isSpoken(sentences()[place]) ? place : -1;
 }
 
 /** What stands where there is nothing to look at. */
@@ -38,9 +41,11 @@ export function wholeText() {
 export function wholeView(words, choose) {
   const { spaces, sentences: texts, language } = get().whole.target;
   const sentence = (text, i) =>
-    i === chosenSentence()
-      ? h("span", { class: "sentence chosen" }, words ?? text)
-      : h("span", { class: "sentence", onclick: () => getSelection()?.isCollapsed && choose(i) }, text);
+    !isSpoken(sentences()[i])
+      ? text
+      : i === chosenSentence()
+        ? h("span", { class: "sentence chosen" }, words ?? text)
+        : h("span", { class: "sentence", onclick: () => getSelection()?.isCollapsed && choose(i) }, text);
   return h("span", { class: "plain", lang: language }, woven(spaces, areSeveral() ? texts.map(sentence) : texts));
 }
 
@@ -54,7 +59,7 @@ export function drawSentences(place, choose) {
       {},
       h(
         "button",
-        { type: "button", onclick: () => choose(i) },
+        { type: "button", disabled: !isSpoken(text), onclick: () => choose(i) },
         h("span", { class: "muted small", "aria-hidden": "true" }, i + 1),
         h("span", { class: "text", dir: "auto", lang: language }, text),
       ),
