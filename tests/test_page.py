@@ -286,6 +286,18 @@ def test_a_row_of_words_is_one_stop_of_the_tab_key(page: Any, server: str, hash_
     assert page.evaluate(number) == 3, "and who comes back is where he was"
 
 
+@pytest.mark.parametrize("place", ["#target .word", ".thumb", ".matrix td", ".tree .node", "#tab-cross"])
+def test_alt_and_an_arrow_are_left_to_the_browser(page: Any, server: str, place: str) -> None:
+    translated(page, server)
+    page.locator(place).first.focus()
+    pressed = "key => document.activeElement.dispatchEvent(new KeyboardEvent('keydown', key))"
+    key = {"key": "ArrowRight", "bubbles": True, "cancelable": True}
+    assert page.evaluate(pressed, key | {"altKey": True}), "nobody prevents it"
+    assert page.locator(place).first.evaluate("node => node === document.activeElement")
+    page.evaluate(pressed, key)
+    assert page.locator(place).first.evaluate("node => node !== document.activeElement")
+
+
 FOCUSED = "document.activeElement.getAttribute('aria-label') ?? document.activeElement.textContent"
 
 

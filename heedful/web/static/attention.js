@@ -1,7 +1,7 @@
 /** Region 2: where each layer and head looked. Tabs for the kinds, small multiples, one map large, or lines. */
 
 import { embedded, fetchTrace } from "./api.js";
-import { h, segmented, show, toggle } from "./dom.js";
+import { h, isBrowsers, segmented, show, toggle } from "./dom.js";
 import { headsOverview } from "./heads.js";
 import { t } from "./i18n.js";
 import { linesView } from "./lines.js";
@@ -76,7 +76,7 @@ function drawTabs() {
 
 function moveTab(event) {
   const move = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-  if (!move) return;
+  if (!move || isBrowsers(event)) return;
   const kind = KINDS[(KINDS.indexOf(get().kind) + move + KINDS.length) % KINDS.length];
   set({ kind, h: [], l: -1 });
   document.getElementById(`tab-${kind}`)?.focus();

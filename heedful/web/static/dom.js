@@ -110,6 +110,9 @@ export function toggle(text, checked, choose, title = null) {
   return h("label", { class: "toggle", title }, box, h("span", {}, text));
 }
 
+/** Is this key the browser's? Alt and an arrow go back and forth. */
+export const isBrowsers = (event) => event.altKey || event.ctrlKey || event.metaKey;
+
 /** One stop of the Tab key for a row of words: the one that was last reached. Arrow keys reach the others. */
 export function oneStop(words, direction = "ltr") {
   words.forEach((word, i) => {
@@ -135,7 +138,7 @@ export function roving(items, event, current, step, direction = "ltr") {
     End: items.length - 1 - current,
   };
   const move = moves[event.key];
-  if (move === undefined) return;
+  if (move === undefined || isBrowsers(event)) return;
   event.preventDefault();
   const next = items[Math.min(items.length - 1, Math.max(0, current + move))];
   inTabOrder(items, next);

@@ -2,7 +2,7 @@
 
 import { shownTitle } from "./attention-title.js";
 import { heat, paint, ramps, sequential } from "./colour.js";
-import { directionOf, h, percent, readable } from "./dom.js";
+import { directionOf, h, isBrowsers, percent, readable } from "./dom.js";
 import { t } from "./i18n.js";
 import { get, set } from "./store.js";
 import { figure } from "./table.js";
@@ -147,7 +147,7 @@ function moveIn(found, cells, event) {
     Home: [i, 0],
     End: [i, width - 1],
   }[event.key];
-  if (!next || current < 0) return;
+  if (!next || current < 0 || isBrowsers(event)) return;
   event.preventDefault();
   const [row, column] = [
     Math.min(found.rows.length - 1, Math.max(0, next[0])),

@@ -1,6 +1,6 @@
 /** The beam as a tree: a column for each step, a row for each place of the beam, finished hypotheses below. */
 
-import { areRightToLeft, h, isRightToLeft, number, readable, s, textOf } from "./dom.js";
+import { areRightToLeft, h, isBrowsers, isRightToLeft, number, readable, s, textOf } from "./dom.js";
 import { t } from "./i18n.js";
 import { get, set } from "./store.js";
 import { figure } from "./table.js";
@@ -117,7 +117,7 @@ function drawing(places, line) {
         onfocus: () => (line.textContent = reading(place)),
         onmouseenter: () => (line.textContent = reading(place)),
         onkeydown: (event) => {
-          const next = neighbour(places, place, event.key);
+          const next = isBrowsers(event) ? null : neighbour(places, place, event.key);
           const chosen = event.key === "Enter" || event.key === " ";
           if (next || chosen) event.preventDefault();
           if (chosen) set({ step: place.step });
