@@ -491,6 +491,13 @@ def test_another_source_language_brings_a_target_that_it_has(page: Any, translat
         page.wait_for_selector("[aria-busy=false] #target .word")
 
 
+def test_a_language_that_nothing_is_translated_from_is_no_source(page: Any, server: str) -> None:
+    codes = "nodes => nodes.map(node => node.value)"
+    translated(page, server)
+    assert page.get_by_label("From", exact=True).locator("option").evaluate_all(codes) == ["auto", "en"]
+    assert page.get_by_label("To", exact=True).locator("option").evaluate_all(codes) == ["de"]
+
+
 def test_hidden_tokens_and_masks_are_named(page: Any, server: str) -> None:
     translated(page, server, "kind=decoder")
     assert page.locator(".matrix td.masked").count() > 20

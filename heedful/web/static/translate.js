@@ -167,6 +167,9 @@ function targetsOf(from) {
   return [...new Set(sources.flatMap((each) => (each.targets ?? []).filter((code) => code !== each.code)))];
 }
 
+/** Can anything be translated from this language? One that a link asks for is named all the same. */
+const isSource = ({ code }) => targetsOf(code).length > 0 || code === get().from;
+
 /** The target that is chosen, if the source can be translated into it; else one that it can. */
 function settleTarget() {
   const targets = targetsOf(get().from);
@@ -248,7 +251,7 @@ function drawLanguages() {
   show(
     parts.from,
     option("auto", detect, from),
-    languages.map((each) => option(each.code, languageName(each.code, each.name), from)),
+    languages.filter(isSource).map((each) => option(each.code, languageName(each.code, each.name), from)),
   );
   show(
     parts.to,
