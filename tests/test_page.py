@@ -816,6 +816,10 @@ def test_a_server_with_keys_is_asked_for_with_one(translator: Translator, browse
         locked.get_by_role("button", name="Use").click()
         locked.wait_for_selector(".matrix td")
         assert shown(locked) == TEXT[1]
+        locked.locator("#inside > summary").click()
+        command = locked.locator("#inside pre").inner_text()
+        assert " -H 'Authorization: Bearer KEY' " in command, "the line that is copied needs one, too"
+        assert "sesame" not in command
         context.close()
 
 

@@ -107,8 +107,9 @@ export async function watchMetrics(source, target, signal, tell) {
   return true;
 }
 
-/** The last request as a line for the shell. */
+/** The last request as a line for the shell; where a key is needed it says so, and does not show it. */
 export function curl({ path, body }) {
   const json = JSON.stringify(body).replaceAll("'", "'\\''");
-  return `curl -s ${new URL(path, document.baseURI).href} -H 'Content-Type: application/json' -d '${json}'`;
+  const key = "Authorization" in keyHeader() ? " -H 'Authorization: Bearer KEY'" : "";
+  return `curl -s ${new URL(path, document.baseURI).href}${key} -H 'Content-Type: application/json' -d '${json}'`;
 }
