@@ -16,7 +16,7 @@ from heedful.corpus import decode_lines, read_lines
 from heedful.errors import DataError
 from heedful.whole import clear_unfinished, unfinished
 
-STDIN = Path("-")
+STDIN = STDOUT = Path("-")
 BURST = 4096
 
 
@@ -69,8 +69,8 @@ def _read_into(ready: queue.Queue[str | BaseException], lines: Iterator[str]) ->
 
 @contextmanager
 def output_file(path: Path | None) -> Iterator[TextIO]:
-    """stdout, or a file, or what is no file: a pipe or a device is written into as it is, and never replaced."""
-    if path is None:
+    """stdout (`-`, too), or a file, or what is no file: a pipe or a device is written into as it is, not replaced."""
+    if path is None or path == STDOUT:
         yield _stdout()
         sys.stdout.flush()
         return

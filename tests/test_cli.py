@@ -115,6 +115,20 @@ def test_what_is_read_is_never_replaced(heedful: Run, model: Path, tmp_path: Pat
     assert (tmp_path / "text").read_text() == "the\n"
 
 
+def test_a_dash_for_an_output_is_stdout(
+    heedful: Run, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    plain = heedful("translate", "-m", model, stdin=b"the cat\n")
+    assert heedful("translate", "-m", model, "-o", "-", stdin=b"the cat\n") == plain
+    assert not list(tmp_path.iterdir()), "no file has that name"
+    both = heedful("translate", "-m", model, "--alignments", "-", stdin=b"the cat\n")
+    assert "are both for stdout; name a file for one of them" in one_line(both)
+    links = heedful("translate", "-m", model, "-o", "out", "--alignments", "-", stdin=b"the cat\n").out
+    assert set(links) <= set("0123456789- \n")
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
 def test_who_reads_the_output_may_leave_while_a_file_is_written(tmp_path: Path) -> None:
     with pytest.raises(BrokenPipeError), output_file(tmp_path / "alignments"):
         raise BrokenPipeError

@@ -34,7 +34,7 @@ ALTERNATIVES = (
 @click.command(short_help="Translate a file or stdin, line by line.")
 @model_option
 @click.argument("file", type=click.Path(path_type=Path, allow_dash=True), default="-")
-@click.option("-o", "--output", type=FILE, help="Write here instead of to stdout.")
+@click.option("-o", "--output", type=FILE, help="Write here instead of to stdout (-).")
 @click.option("-b", "--beam-size", type=int, help="Default: decode.beam_size of the model.")
 @click.option("--alpha", type=float, help="Length penalty. Default: decode.alpha of the model.")
 @click.option("--max-extra", type=int, help="Default: decode.max_extra of the model.")
@@ -151,6 +151,8 @@ def _refuse_to_overwrite(files: dict[str, Path | None]) -> None:
     """One file under two names: what is read would be replaced by what is written; and stdin is read once."""
     if files["FILE"] == files["--prefix"] == Path("-"):
         raise click.UsageError("FILE and --prefix are both stdin; name a file for one of them")
+    if files["-o"] in (None, Path("-")) and files["--alignments"] == Path("-"):
+        raise click.UsageError("translations and --alignments are both for stdout; name a file for one of them")
     named = {name: path for name, path in files.items() if path is not None and path != Path("-")}
     for (other, before), (name, path) in combinations(named.items(), 2):
         if name in ("-o", "--alignments") and _is_same(before, path):
@@ -179,13 +181,13 @@ def write_translations(
     details: Details | None = None,
 ) -> list[int]:
     """Write them as they come; returns the numbers of the lines that were split."""
-    from heedful.lines import output_file
+    from heedful.lines import STDOUT, output_file
 
     split: list[int] = []
     with output_file(output) as out, output_file(alignments) if alignments else nullcontext() as links:
         for number, translation in enumerate(translations):
             out.writelines([f"{line}\n" for line in _formatted(form, number, translation, details)])
-            if output is None:  # who reads it may be waiting for this line
+            if output in (None, STDOUT):  # who reads it may be waiting for this line
                 out.flush()
             if links is not None and details is not None:
                 links.write(f"{details.alignment(translation)}\n")
