@@ -88,6 +88,7 @@ def test_a_sentence_without_end_is_cut_at_spaces() -> None:
         ("</b>a</i>", "</b>A</i>"),
         ("<![if x]>a<![;>", "<![if x]>A<![;>"),
         ("<pre>a</b>b</pre>c", "<pre>a</b>b</pre>C"),
+        ("<p>&nbsp;&nbsp;a b&nbsp;</p><td>&nbsp;</td>", "<p>\xa0\xa0A B\xa0</p><td>&nbsp;</td>"),
         ("", ""),
     ],
 )
@@ -179,6 +180,7 @@ def test_inline_tags_go_around_the_words_that_come_from_theirs(
         ("<b>the <p>cat</p></b>", ("the", "cat")),
         ("<b>the <i>cat</b> sat</i>", ("the", "cat", "sat")),
         ("<b>The cat. It</b> sat.", ("The cat.", "It sat.")),
+        ("<p>the&nbsp;cat&nbsp;<b>sat</b>&nbsp; on it</p>", ("the cat sat on it",)),
     ],
 )
 def test_blocks_divide_sentences_and_inline_tags_do_not(text: str, units: tuple[str, ...]) -> None:

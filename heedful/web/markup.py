@@ -30,7 +30,7 @@ INLINE = {
 }
 DEEPEST = 16  # inline elements within one another; more divide as blocks do
 MOST_ELEMENTS = 64  # inline elements of a run: finding each one's words takes as long as the run is
-SPACE = " \t\n\f\r"
+SPACE = " \t\n\f\r\xa0"  # the last is &nbsp;, which editors put anywhere, and a model has hardly seen
 SPACES = re.compile(f"[{SPACE}]+")
 
 Kind = Literal["text", "open", "close", "place", "keep"]
