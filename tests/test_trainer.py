@@ -98,8 +98,9 @@ def test_micro_batches_add_up_to_the_batch() -> None:
     torch.testing.assert_close(split, expected, atol=1e-12, rtol=1e-9)
 
 
-def _gradient(settings: Config, parts: list[Batch]) -> torch.Tensor:
+def _gradient(settings: Config, parts: list[Batch], *, steps_before: int = 0) -> torch.Tensor:
     t = trainer(settings)
+    t.progress = replace(t.progress, step=steps_before)
     t.step(parts)
     gradient = t.model.embedding.weight_VD.grad
     assert gradient is not None
@@ -194,6 +195,15 @@ def test_the_same_pairs_have_other_masks_in_another_micro_batch() -> None:
         batch = next(batches(settings))[0]
         once, twice = _gradient(settings, [batch]), _gradient(settings, [batch, batch])
         assert torch.allclose(once, twice, atol=1e-12, rtol=1e-9) == is_same
+
+
+def test_the_same_pairs_have_other_masks_in_another_step() -> None:
+    """The gradient of the same micro-batch at the same weights, taken for that of steps 1 and 2."""
+    for dropout, is_same in ((0.0, True), (0.1, False)):
+        settings = config(dropout=dropout)
+        batch = next(batches(settings))
+        first, second = (_gradient(settings, batch, steps_before=steps) for steps in (0, 1))
+        assert torch.allclose(first, second, atol=1e-12, rtol=1e-9) == is_same
 
 
 @pytest.mark.parametrize("harm", ["another size", "one is missing", "weights in their place"])
