@@ -1210,6 +1210,20 @@ def test_the_files_of_positions_and_curves_draw(page: Any, tmp_path: Path) -> No
         assert page.locator(".legend span").count() >= 2, "curves of one plot are told apart"
 
 
+def test_a_model_that_learned_its_positions_shows_no_sinusoids(
+    page: Any, translator: Translator, tmp_path: Path
+) -> None:
+    found = trace(translator, TEXT[0], layers=[0, 1])
+    for kind, num_tables in {"sinusoidal": 1, "learned": 0}.items():
+        data = {"trace": found | {"model": found["model"] | {"positions": kind}}, "positions": positions(16, 16)}
+        (tmp_path / f"{kind}.html").write_text(html(data, kind), encoding="utf-8")
+        page.goto(f"file://{tmp_path}/{kind}.html")
+        page.locator("#inside > summary").click()
+        page.wait_for_selector("#inside .card-grid")
+        assert page.locator("#inside .positions").count() == num_tables
+        assert ("learned a vector for each position" in page.locator("#inside").inner_text()) == (kind == "learned")
+
+
 @pytest.mark.parametrize("cooldown_steps", [0, 2000])
 def test_the_rate_of_a_model_without_its_run_is_the_trainers(page: Any, server: str, cooldown_steps: int) -> None:
     from heedful.schedule import cooldown, learning_rate

@@ -284,6 +284,10 @@ const TEXTS = {
   value: ["value", "값"],
   curves: ["Training", "학습"],
   "positions.title": ["Positions", "위치"],
+  "positions.learned": [
+    "This model has learned a vector for each position (table 3, row E); it has no sinusoids.",
+    "이 모델은 위치마다 벡터를 학습했으므로(표 3의 E행) 사인파를 쓰지 않습니다.",
+  ],
   request: ["The last request", "마지막 요청"],
   positions: ["Positional encoding", "위치 인코딩"],
   "positions.axes": ["{n} positions ↓ × {d} dimensions →", "위치 {n} ↓ × 차원 {d} →"],

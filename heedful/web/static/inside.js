@@ -46,7 +46,7 @@ async function drawInside() {
   if (!model) return show(places.card, h("p", { class: "muted" }, nothingYet()));
   drawCard(model);
   drawCurves(model);
-  if (fetched.positions?.d === model.d_model) show(places.positions, positionsView(fetched.positions));
+  drawPositions(model);
   if (!embedded) await fetchRest(model);
 }
 
@@ -74,6 +74,12 @@ function drawCurves(model) {
   show(places.curves, metrics?.step.length ? curvesView(metrics) : scheduleView(model));
 }
 
+/** The sinusoids of §3.5, unless the model has learned vectors in their place. */
+function drawPositions(model) {
+  if (model.positions === "learned") return show(places.positions, h("p", { class: "muted" }, t("positions.learned")));
+  if (fetched.positions?.d === model.d_model) show(places.positions, positionsView(fetched.positions));
+}
+
 async function fetchRest(model) {
   const pair = `${model.source}-${model.target}`;
   if (fetched.pair !== pair) {
@@ -83,9 +89,9 @@ async function fetchRest(model) {
     drawCard(model);
   }
   if (!watching) watch(model);
-  if (fetched.positions?.d !== model.d_model) {
+  if (fetched.positions?.d !== model.d_model && model.positions !== "learned") {
     fetched.positions = await fetchPositions(128, model.d_model).catch(() => null);
-    if (fetched.positions) show(places.positions, positionsView(fetched.positions));
+    drawPositions(model);
   }
 }
 
