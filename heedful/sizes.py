@@ -8,9 +8,13 @@ from heedful.config import Config, ModelConfig
 
 
 def embedding_parameters(model: ModelConfig, vocab_size: int) -> int:
-    """One matrix for both embeddings and the projection; learned positions if there are any."""
-    learned = model.max_positions if model.positions == "learned" else 0
-    return (vocab_size + learned) * model.d_model
+    """One matrix for both embeddings and the projection."""
+    return vocab_size * model.d_model
+
+
+def position_parameters(model: ModelConfig) -> int:
+    """Those of learned positions; sinusoids have none."""
+    return model.max_positions * model.d_model if model.positions == "learned" else 0
 
 
 def attention_parameters(model: ModelConfig) -> int:
@@ -33,7 +37,7 @@ def num_parameters(model: ModelConfig, vocab_size: int) -> int:
     """All of them: what `Transformer(model, vocab_size)` will learn."""
     encoder = model.encoder_layers * layer_parameters(model, 1)
     decoder = model.decoder_layers * layer_parameters(model, 2)
-    return embedding_parameters(model, vocab_size) + encoder + decoder
+    return embedding_parameters(model, vocab_size) + position_parameters(model) + encoder + decoder
 
 
 @dataclass(frozen=True, slots=True)

@@ -444,6 +444,14 @@ def test_info_prints_the_parameters_of_preset_and_model(heedful: Run, model: Pat
     assert "parameters" in out
 
 
+def test_info_counts_learned_positions_apart_from_the_vocabulary(heedful: Run) -> None:
+    sets = ["model.positions=learned", "model.max_positions=300", "model.d_model=64", "tokenizer.vocab_size=1000"]
+    out = heedful("info", *(word for each in sets for word in ("--set", each))).out.splitlines()
+    assert "vocabulary    1,000 word pieces, 64,000 parameters" in out
+    assert "positions     300 learned, 19,200 parameters" in out
+    assert "positions" not in heedful("info").out
+
+
 def test_output_in_an_old_code_page_lacks_letters_and_no_lines(model: Path) -> None:
     command = [sys.executable, "-m", "heedful", "info", str(model)]
     plain, narrow = (

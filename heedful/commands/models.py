@@ -23,6 +23,8 @@ def echo_sizes(model: ModelConfig, vocab_size: int) -> None:
     click.echo(
         f"vocabulary    {vocab_size:,} word pieces, {sizes.embedding_parameters(model, vocab_size):,} parameters"
     )
+    if learned := sizes.position_parameters(model):
+        click.echo(f"positions     {model.max_positions:,} learned, {learned:,} parameters")
     for name, (num, attentions) in layers.items():
         click.echo(f"{name}       {counted(num, 'layer')} of {sizes.layer_parameters(model, attentions):,} parameters")
     click.echo(f"heads         {model.num_heads} with d_k {model.head_d_k} and d_v {model.head_d_v}")
