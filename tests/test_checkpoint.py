@@ -154,6 +154,15 @@ def test_pruning_keeps_what_resume_and_average_need(tmp_path: Path) -> None:
     assert checkpoint.average(paths)["w"].tolist() == [(30 + 40 + 47) / 3] * 3, "where the run ended is one of them"
 
 
+def test_the_weights_that_a_fine_tuned_run_began_with_are_never_averaged(tmp_path: Path) -> None:
+    for step in (0, 10, 20):
+        save_checkpoint(tmp_path, step, snapshot(step))
+    paths = checkpoint.weights_to_average(tmp_path, last=5, every=10)
+    assert [path.parent for path in paths] == [step_folder(tmp_path, step) for step in (10, 20)]
+    checkpoint.prune_checkpoints(tmp_path, keep_whole=1, keep_weights=5, every=10)
+    assert checkpoint.checkpoint_steps(tmp_path) == [10, 20]
+
+
 def test_a_checkpoint_that_was_being_removed_when_the_run_was_killed_goes_at_the_next_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
