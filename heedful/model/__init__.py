@@ -20,7 +20,10 @@ Every tensor's name ends in its shape. The legend, the same everywhere in this p
     W beam width       R = N × W rows        P padded slots            A tiles on CUDA      1 where it broadcasts
     C d_k + d_v        X, E columns of heads or matrices side by side  I dimensions in pairs, 2i and 2i + 1
 
-(P is also the places that drop numbers, in `seeds_P`, and the programs of a kernel, in their partial sums.)
+(P is also the places that drop numbers, in `seeds_P`, and the programs of a kernel, in their partial sums; I is also
+all numbers of a batch in one row, in `numbers_I`. Outside the model T is also the steps of a search, in its `History`,
+and of attention that is looked into L is the layers, W the words.)
 
-Masks are boolean: True = may attend. Nothing here knows text, files, batches' origin or the optimizer.
+Masks are boolean: True = may attend. Those of `state.py` are added to the scores instead: 0 = may attend, −∞ = may not.
+Nothing here knows text, files, batches' origin or the optimizer.
 """
