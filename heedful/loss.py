@@ -30,5 +30,5 @@ def smoothed_cross_entropy(logits_TV: Tensor, target_T: Tensor, label_smoothing:
 
 
 def projected_loss(hidden_TD: Tensor, weight_VD: Tensor, target_T: Tensor, label_smoothing: float) -> LossSums:
-    """The projection of §3.4 and the loss in one, so that a fast path need not keep the logits."""
+    """The projection of §3.4 and the loss in one: the plain twin of `model/kernels/cross_entropy.py`."""
     return smoothed_cross_entropy(F.linear(hidden_TD, weight_VD), target_T, label_smoothing)

@@ -344,6 +344,6 @@ def folder_card(folder: Path | None) -> dict[str, Any] | None:
 
 
 def positions(num_positions: int, d_model: int) -> dict[str, Any]:
-    """§3.5: the sinusoids of the first positions, and the similarity of two positions by their distance."""
+    """§3.5: the sinusoids of the first positions."""
     table_LD = sinusoids(num_positions, d_model)
     return {"n": num_positions, "d": d_model, "table": halves(table_LD)}
