@@ -80,6 +80,7 @@ def test_the_winner_is_a_path_of_the_beam_tree(found: dict[str, Any]) -> None:
         ids.append(here["token"])
         place = here["parent"]
     assert ids[::-1] == [token["id"] for token in found["hypotheses"][0]["tokens"]][:-1]
+    assert node["score"] == found["hypotheses"][0]["score"]
 
 
 def test_a_prefix_is_kept(translator: Translator) -> None:
