@@ -31,13 +31,14 @@ def small_translator(
     texts: Sequence[str] = TEXT,
     *,
     num_encoder_layers: int | None = None,
+    d_k: int = 8,
 ) -> Translator:
     """Two layers, two heads; languages that the grammar does not know, unless told."""
     encoder = {} if num_encoder_layers is None else {"num_encoder_layers": num_encoder_layers}
     config = resolve(
         {
             "data": {"max_length": 200, "source_language": source, "target_language": target},
-            "model": {"d_model": 16, "d_ff": 24, "num_layers": num_layers, "num_heads": 2} | encoder,
+            "model": {"d_model": 16, "d_ff": 24, "num_layers": num_layers, "num_heads": 2, "d_k": d_k} | encoder,
             "decode": {"beam_size": 3, "max_extra": 5},
         }
     )

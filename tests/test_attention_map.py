@@ -12,6 +12,7 @@ from heedful.engines.torch_engine import TorchEngine
 from heedful.errors import ConfigError, DataError
 from heedful.grammar import Example, Link, built_in_corpus
 from heedful.heads import CERTAIN, Roles, grammar_roles, head_roles, hits, pronoun_place, pronoun_report, roles
+from heedful.model.attention import MultiHeadAttention
 from heedful.translation import Translator
 from heedful.worked import moved, states, work
 from tests.small_translator import TEXT, small_translator
@@ -81,15 +82,20 @@ def test_an_ensemble_and_a_blank_sentence_are_refused(translator: Translator) ->
 # --------------------------------------------------------------------------------------------------------- worked out
 
 
+@pytest.mark.parametrize("d_k", [8, 4])
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_worked_calculation_leads_to_the_models_own_numbers(found: AttentionMap, kind: Kind) -> None:
-    row = 3
+def test_the_worked_calculation_leads_to_the_models_own_numbers(kind: Kind, d_k: int) -> None:
+    translator, row = small_translator(d_k=d_k), 3
+    found = attention_map(translator, SOURCE, TARGET)
     worked = [work(found, kind, layer=1, head=head, row=row) for head in range(2)]
     for head, each in enumerate(worked):
         torch.testing.assert_close(each.weights_S, found.weights_LHTS[kind][1, head, row])
     place = {"cross": "decoder.1.cross", "encoder": "encoder.1.self", "decoder": "decoder.1.self"}[kind]
-    recorder = found.reading.recorders[f"{place}_attention"]
-    torch.testing.assert_close(worked[0].output_K, (worked[0].weights_S @ recorder.values[0][:, 0]))
+    attention = the_model(translator).get_submodule(f"{place}_attention")
+    assert isinstance(attention, MultiHeadAttention)
+    side_by_side = torch.cat([each.output_K for each in worked])
+    residual = found.reading.residuals[f"{place}_attention_norm"]
+    torch.testing.assert_close(attention.W_O(side_by_side), residual.sublayer_TD[row])
     assert bool((worked[0].dot_S < 0).any()), "negative products are shown too"
 
 
