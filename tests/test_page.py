@@ -6,6 +6,7 @@ console and at where requests went.
 
 from __future__ import annotations
 
+import math
 import re
 import shutil
 from collections.abc import Iterator
@@ -1208,6 +1209,21 @@ def test_the_files_of_positions_and_curves_draw(page: Any, tmp_path: Path) -> No
         page.goto(f"file://{tmp_path}/{name}.html")
         assert page.locator(".curve").count() >= 4
         assert page.locator(".legend span").count() >= 2, "curves of one plot are told apart"
+
+
+@pytest.mark.parametrize("d_model", [8, 7])
+def test_the_similarity_of_a_position_to_itself_is_one_and_to_others_that_of_their_distance(
+    page: Any, tmp_path: Path, d_model: int
+) -> None:
+    (tmp_path / "pe.html").write_text(html({"positions": positions(12, d_model)}, "pe"), encoding="utf-8")
+    page.goto(f"file://{tmp_path}/pe.html")
+    plot = page.locator("figure", has_text="Similarity by distance")
+    plot.get_by_role("button", name="View as table").click()
+    shown = [float(row.split()[-1]) for row in plot.locator("tbody tr").all_inner_texts()]
+    pairs = range(d_model // 2)
+    for k, similarity in enumerate(shown):
+        mean = sum(math.cos(k / 10000 ** (2 * i / d_model)) for i in pairs) / len(pairs)
+        assert similarity == pytest.approx(mean, abs=0.006)
 
 
 def test_a_model_that_learned_its_positions_shows_no_sinusoids(

@@ -104,14 +104,18 @@ function dimension({ n, d }, whole, which) {
   });
 }
 
-/** PE(0) · PE(k), divided by its largest value: the same between any two positions that lie k apart. */
+/**
+ * PE(0) · PE(k), divided by its largest value: the same between any two positions that lie k apart. (Of an odd number of
+ * dimensions the last one, a sine without its cosine, is left out: with it neither would hold.)
+ */
 function similarity({ n, d }, whole) {
-  const first = at(whole, 0).values;
+  const pairs = Math.floor(d / 2);
+  const first = at(whole, 0).values.slice(0, 2 * pairs);
   const points = [...Array(n).keys()].map(
     (k) =>
       /** @type {[number, number]} */ ([
         k,
-        (2 / d) * at(whole, k).values.reduce((sum, value, i) => sum + value * first[i], 0),
+        first.reduce((sum, value, i) => sum + value * at(whole, k).values[i], 0) / (pairs || 1),
       ]),
   );
   return linePlot({ name: t("similarity"), x: t("distance"), y: "", series: [{ name: "PE(p)·PE(p+k)", points }] });
