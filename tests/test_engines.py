@@ -5,7 +5,9 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from itertools import chain
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -257,11 +259,24 @@ def test_models_of_different_vocabularies_are_refused(model: Transformer) -> Non
         ({"alpha": float("nan")}, "alpha = nan"),
         ({"alpha": 1e9}, "alpha = 1000000000.0 is not between 0 and 100"),
         ({"max_extra": -1}, "max_extra = -1"),
+        ({"beam_size": "4"}, "beam_size = '4' is no whole number"),
+        ({"beam_size": 2.0}, "beam_size = 2.0 is no whole number"),
+        ({"beam_size": True}, "beam_size = True is no whole number"),
+        ({"alpha": None}, "alpha = None is no number"),
+        ({"sampling": 0.8}, "sampling = 0.8 is no Sampling"),
     ],
 )
-def test_wrong_options_are_named(options: dict[str, float], message: str) -> None:
+def test_wrong_options_are_named(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        SearchOptions(**options)  # type: ignore[arg-type]
+        SearchOptions(**options)
+
+
+def test_options_are_plain_numbers_however_they_were_counted() -> None:
+    options = SearchOptions(np.int64(2), np.float32(1), sampling=Sampling(temperature=1, top_k=np.int32(3)))  # type: ignore[arg-type]
+    assert options == SearchOptions(2, 1.0, sampling=Sampling(temperature=1.0, top_k=3))
+    assert options.sampling is not None
+    assert [type(value) for value in (options.beam_size, options.alpha)] == [int, float]
+    assert [type(value) for value in (options.sampling.top_k, options.sampling.temperature)] == [int, float]
 
 
 @pytest.mark.parametrize(

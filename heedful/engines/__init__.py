@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import islice
+from numbers import Integral, Real
 from time import perf_counter
 from typing import Protocol, TypeVar, runtime_checkable
 
@@ -47,6 +48,7 @@ class Sampling:
     seed: int = 1
 
     def __post_init__(self) -> None:
+        _make_numbers_plain(self)
         _check(
             0 < self.temperature < math.inf,
             f"temperature = {self.temperature} is not above 0; for the likeliest token do not sample",
@@ -68,6 +70,7 @@ class SearchOptions:
     token_scores: bool = True  # if not, an engine that is quicker without them may leave `token_log_probs` empty
 
     def __post_init__(self) -> None:
+        _make_numbers_plain(self)
         _check(self.beam_size >= 1, f"beam_size = {self.beam_size} is below 1; 1 is greedy search")
         _check(0 <= self.alpha <= 100, f"alpha = {self.alpha} is not between 0 and 100; 0 is no length penalty")
         _check(self.max_extra >= 0, f"max_extra = {self.max_extra} is below 0; 0: no output is longer than its source")
@@ -76,6 +79,25 @@ class SearchOptions:
             self.sampling is not None or self.n_best <= self.beam_size,
             f"n_best = {self.n_best} is more than a beam of {self.beam_size} can give; raise beam_size",
         )
+        _check(
+            self.sampling is None or isinstance(self.sampling, Sampling),
+            f"sampling = {self.sampling!r} is no Sampling, such as Sampling(temperature=0.8)",
+        )
+
+
+def _make_numbers_plain(options: Sampling | SearchOptions) -> None:
+    """As numpy counts, too: a card can hold Python's own numbers alone."""
+    for field in fields(options):
+        if field.type in ("int", "float"):
+            object.__setattr__(options, field.name, _plain(field.name, getattr(options, field.name), field.type))
+
+
+def _plain(name: str, value: object, kind: str) -> int | float:
+    if kind == "int" and isinstance(value, Integral) and not isinstance(value, bool):
+        return int(value)
+    if kind == "float" and isinstance(value, Real) and not isinstance(value, bool):
+        return float(value)
+    raise ConfigError(f"{name} = {value!r} is no {'whole number' if kind == 'int' else 'number'}")
 
 
 def _check(holds: bool, otherwise: str) -> None:
