@@ -230,7 +230,7 @@ class Translator:
         waiting: deque[tuple[str, str, list[int]]] = deque()
 
         def ids() -> Iterator[tuple[list[int], list[int]]]:
-            for source, target in pairs:
+            for source, target in _checked(pairs):
                 source_ids, target_ids = self.tokenizer.encode_batch([one_line(source), one_line(target)])
                 waiting.append((source, target, target_ids))
                 yield source_ids, target_ids
@@ -306,6 +306,15 @@ class Translator:
         if len(texts) == 1:
             return texts[0].strip()
         return "".join([glue + text for glue, text in zip(glues, texts, strict=True)]).strip()
+
+
+def _checked(pairs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """Pairs of texts; a text of two letters would be taken for one."""
+    for number, pair in enumerate(pairs, 1):
+        texts = tuple(pair) if isinstance(pair, Iterable) and not isinstance(pair, str) else ()
+        if len(texts) != 2 or not all(isinstance(text, str) for text in texts):
+            raise TypeError(f"score takes pairs of texts, [(source, target)]; pair {number} is {pair!r}")
+        yield texts
 
 
 def _uneven(number: int, fewer: str, more: str) -> str:

@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -309,6 +310,12 @@ def test_scores_come_in_order_and_for_every_pair(translator: Translator) -> None
     for pair, each in zip(pairs, together, strict=True):
         assert next(translator.score([pair])).log_prob == pytest.approx(each.log_prob, abs=1e-9)
         assert each.log_prob < 0
+
+
+@pytest.mark.parametrize("pairs", ["ab", ("cat", "Tier"), [("cat", "Tier", "")], [("cat", None)], [7], {"ab": "cd"}])
+def test_what_is_no_pair_of_texts_is_not_scored(translator: Translator, pairs: Any) -> None:
+    with pytest.raises(TypeError, match=r"score takes pairs of texts, \[\(source, target\)\]; pair 1 is "):
+        list(translator.score(pairs))
 
 
 def test_a_model_that_diverged_neither_translates_nor_scores() -> None:
