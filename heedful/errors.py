@@ -13,6 +13,8 @@ leaves with exit code 2 (1 for a TrainingError: the command was right, the run f
 package is about our own mistakes, never about the user's.
 """
 
+from __future__ import annotations
+
 
 class HeedfulError(Exception):
     """Something that the user can mend; its text is one line."""
@@ -35,6 +37,10 @@ class DivergedError(CheckpointError):
 
     def __init__(self) -> None:
         super().__init__("the model computes no numbers (NaN): its training diverged, or it is damaged")
+
+    def __reduce__(self) -> tuple[type[DivergedError], tuple[()]]:
+        """From another process it comes pickled: made anew, without its text."""
+        return type(self), ()
 
 
 class DeviceError(HeedfulError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -300,6 +301,12 @@ def test_the_score_of_a_translation_is_that_of_its_text_when_given(translator: T
         (scored,) = translator.score([(one.source, one.text)])
         assert scored.token_log_probs == pytest.approx(one.hypotheses[0].token_log_probs, abs=1e-9)
         assert scored.pieces == tuple(one.hypotheses[0].pieces)
+
+
+def test_an_error_survives_the_way_from_another_process() -> None:
+    for error in (DivergedError(), DataError("a.en: no such file")):
+        again = pickle.loads(pickle.dumps(error))
+        assert (type(again), str(again)) == (type(error), str(error))
 
 
 def test_scores_come_in_order_and_for_every_pair(translator: Translator) -> None:
