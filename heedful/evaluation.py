@@ -105,7 +105,7 @@ class Translates(Protocol):
 
 def evaluate(
     hypotheses: Iterable[str],
-    references: References,
+    references: Iterable[Iterable[str]],
     *,
     language: str = "",
     hypotheses_name: str = "the list of hypotheses",
@@ -115,9 +115,9 @@ def evaluate(
 
     Where every hypothesis is empty, BLEU is 0 as sacreBLEU has it, with a note.
     """
-    lines = hypotheses if isinstance(hypotheses, str) else list(hypotheses)
-    _check(lines, references, hypotheses_name, reference_names)
-    return _report(lines, references, language)
+    lines, targets = _lines(hypotheses), list(map(_lines, references))
+    _check(lines, targets, hypotheses_name, reference_names)
+    return _report(lines, targets, language)
 
 
 def evaluate_files(
@@ -138,17 +138,18 @@ def evaluate_files(
 
 def evaluate_model(
     translator: Translates,
-    source_lines: Sequence[str],
-    references: References,
+    source_lines: Iterable[str],
+    references: Iterable[Iterable[str]],
     *,
     language: str = "",
     source_name: str = "the source",
     reference_names: Sequence[str] = (),
 ) -> Report:
     """Translate the source and score what came out. Lines are counted before the work begins."""
-    _check(source_lines, references, source_name, reference_names)
-    translations = translator.translate(list(source_lines))
-    return _report([translation.text for translation in translations], references, language)
+    lines, targets = _lines(source_lines), list(map(_lines, references))
+    _check(lines, targets, source_name, reference_names)
+    translations = translator.translate(lines)
+    return _report([translation.text for translation in translations], targets, language)
 
 
 def validation_bleu(hypotheses: Sequence[str], references: References, *, language: str = "") -> Bleu:
@@ -182,9 +183,18 @@ def contrastive_accuracy(right_log_probs: Sequence[float], wrong_log_probs: Sequ
     return sum(right > wrong for right, wrong in pairs) / len(right_log_probs)
 
 
+def _lines(texts: Iterable[str]) -> list[str]:
+    """A list of strings, whatever gives them; a string itself is none."""
+    is_list = isinstance(texts, Iterable) and not isinstance(texts, str)
+    lines = list(texts) if is_list else []
+    wrong = [line for line in lines if not isinstance(line, str)] if is_list else [texts]
+    if wrong:
+        how = "lines are a list of strings, and references a list of such lists: evaluate(lines, [lines])"
+        raise TypeError(f"{how}; found {repr(wrong[0])[:80]}")
+    return lines
+
+
 def _check(lines: Sequence[str], references: References, name: str, reference_names: Sequence[str]) -> None:
-    if isinstance(lines, str) or any(isinstance(reference, str) for reference in references):
-        raise TypeError("lines are a list of strings, and references a list of such lists: evaluate(lines, [lines])")
     if not references:
         raise DataError(f"{name}: there is no reference to compare with")
     if not lines:

@@ -9,7 +9,9 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -501,10 +503,26 @@ def test_what_cannot_be_scored_is_said(hypotheses: list[str], references: list[l
         evaluate(hypotheses, references, hypotheses_name="out.de")
 
 
-@pytest.mark.parametrize(("hypotheses", "references"), [(["ein", "Satz"], ["ein", "Satz"]), ("Satz", [["Satz"]])])
-def test_a_string_is_no_list_of_lines(hypotheses: list[str], references: list[list[str]]) -> None:
-    with pytest.raises(TypeError, match=r"evaluate\(lines, \[lines\]\)"):
+@pytest.mark.parametrize(
+    ("hypotheses", "references", "found"),
+    [
+        (["ein", "Satz"], ["ein", "Satz"], "'ein'"),
+        ("Satz", [["Satz"]], "'Satz'"),
+        (["Satz", None], [["ein", "Satz"]], "None"),
+        (["Satz"], [[b"Satz"]], "b'Satz'"),
+        (["Satz"], [7], "7"),
+    ],
+)
+def test_what_is_no_list_of_lines_is_named(hypotheses: Any, references: Any, found: str) -> None:
+    with pytest.raises(TypeError, match=rf"evaluate\(lines, \[lines\]\); found {found}$"):
         evaluate(hypotheses, references)
+
+
+def test_lines_may_come_from_anything_that_gives_them() -> None:
+    lines = ["ein kurzer Satz über nichts", "ein zweiter Satz über nichts"]
+    expected = evaluate(lines, [lines], language="de")
+    assert evaluate(iter(lines), iter([iter(lines)]), language="de") == expected
+    assert evaluate(np.array(lines), np.array([lines]), language="de") == expected
 
 
 def test_files_are_scored_without_torch() -> None:
