@@ -342,6 +342,16 @@ def test_a_score_is_the_sum_of_its_tokens(heedful: Run, model: Path, tmp_path: P
     assert f"{num_pieces} word pieces, eos included: perplexity {expected:.4f}\n" in result.err
 
 
+def test_a_tsv_is_scored_as_its_two_sides_are(heedful: Run, model: Path, tmp_path: Path) -> None:
+    (tmp_path / "s").write_text("the cat\nthe mat\n")
+    (tmp_path / "t").write_text("die cat\n\n")
+    (tmp_path / "both.tsv").write_text("the cat\tdie cat\nthe mat\t\n")
+    apart = heedful("score", "-m", model, "-s", tmp_path / "s", "-t", tmp_path / "t")
+    together = heedful("score", "-m", model, "-s", tmp_path / "both.tsv")
+    assert (together.code, together.out, together.err) == (0, apart.out, apart.err)
+    assert "no target file was given" in heedful("score", "-m", model, "-s", tmp_path / "s").err
+
+
 def test_evaluating_a_model_and_a_file(heedful: Run, model: Path, text: Path) -> None:
     report = json.loads(
         heedful(

@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 @click.command(short_help="Log-probability of given translations.")
 @model_option
 @click.option("-s", "--source", type=FILE, required=True, help="Source text.")
-@click.option("-t", "--target", type=FILE, required=True, help="Target text, line by line.")
+@click.option("-t", "--target", type=FILE, help="Target text, line by line; a TSV needs none.")
 @click.option("--format", "form", type=click.Choice(["text", "jsonl"]), default="text", show_default=True)
 @device_option
-def score(models: tuple[Path, ...], source: Path, target: Path, form: str, device: str) -> None:
+def score(models: tuple[Path, ...], source: Path, target: Path | None, form: str, device: str) -> None:
     """The model's log-probability of given translations, one a line; the perplexity to stderr."""
     from heedful.corpus import read_pairs
     from heedful.evaluation import perplexity
     from heedful.lines import output_file
     from heedful.translation import Translator
 
-    pairs = ((pair.source, pair.target) for pair in read_pairs([source], [target]))
+    pairs = ((pair.source, pair.target) for pair in read_pairs([source], [target] if target else []))
     total, tokens = 0.0, 0
     with output_file(None) as out:
         for scored in Translator.load(*models, device=device, engine="torch").score(pairs):
