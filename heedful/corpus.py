@@ -99,6 +99,12 @@ def refuse_pipe(path: Path) -> None:
         raise DataError(f"{path} is not a regular file, and the text must be read more than once; write it to a file")
 
 
+def refuse_tsv(path: Path) -> None:
+    """Where a file must hold one side: both would be taken for a line of it."""
+    if is_tsv(path):
+        raise DataError(f"{path}: a .tsv holds source and target; write each to a file of its own (cut -f1, cut -f2)")
+
+
 def text_digest(path: Path) -> tuple[int, str]:
     """How many lines a file has and the SHA-256 of what is in it, uncompressed: the same for a.en, a.en.gz, a.en.xz."""
     digest, num_lines, last = hashlib.sha256(), 0, b"\n"

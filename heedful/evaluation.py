@@ -17,7 +17,7 @@ from typing import Protocol
 import msgspec
 from msgspec import Struct
 
-from heedful.corpus import language_of, read_lines
+from heedful.corpus import language_of, read_lines, refuse_tsv
 from heedful.counting import counted
 from heedful.errors import DataError
 from heedful.languages import base_language, is_code
@@ -127,6 +127,8 @@ def evaluate_files(
     if isinstance(references, str | PathLike):
         raise TypeError("evaluate_files takes a list of references; put the path in brackets: [reference]")
     scored, paths = Path(hypotheses), [Path(reference) for reference in references]
+    for path in (scored, *paths):
+        refuse_tsv(path)
     return evaluate(
         list(input_lines(scored)),
         [list(read_lines(path)) for path in paths],

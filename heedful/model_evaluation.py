@@ -17,7 +17,7 @@ from heedful import __version__
 from heedful.card import Evaluation, holding, identify, text_file, write_card, write_translations
 from heedful.card_tables import to_markdown
 from heedful.checkpoint import find_model, weights_digest
-from heedful.corpus import read_lines, refuse_odd_names, refuse_pipe
+from heedful.corpus import read_lines, refuse_odd_names, refuse_pipe, refuse_tsv
 from heedful.counting import counted
 from heedful.errors import CheckpointError, DataError
 from heedful.evaluation import Perplexity, contrastive_accuracy, evaluate_model, perplexities
@@ -92,6 +92,8 @@ def evaluate_translator(
     for path in (source, *references, *([contrast] if contrast else [])):
         refuse_pipe(path)
         refuse_odd_names([path.name])
+    for path in (source, *references):
+        refuse_tsv(path)
     source_file, reference_files = text_file(source), tuple(map(text_file, references))
     contrast_file = text_file(contrast) if contrast else None
     code, computing = commit(), translator.engine.computing(translator.options)

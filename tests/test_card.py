@@ -408,6 +408,17 @@ def test_a_checkpoint_is_refused_before_anything_is_translated(
         evaluate_saved(next((run / "checkpoints").iterdir()), text / "test.en", text / "test.de", device="cpu")
 
 
+def test_a_tsv_is_not_translated_as_if_it_were_one_side(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Translator, "translate", lambda *_: pytest.fail("too late"))
+    (tmp_path / "test.tsv").write_text("a cat\teine Katze\na dog\tein Hund\n")
+    model = small_model(tmp_path / "small")
+    for files in ((tmp_path / "test.tsv", text / "test.de"), (text / "test.en", tmp_path / "test.tsv")):
+        with pytest.raises(DataError, match=r"test\.tsv: a \.tsv holds source and target"):
+            evaluate_saved(model, *files, device="cpu")
+
+
 def test_files_are_anything_that_has_a_path(text: Path, tmp_path: Path) -> None:
     (hypotheses,), (source,) = ([e for e in os.scandir(text) if e.name == name] for name in ("test.de", "test.en"))
     assert evaluate_files(hypotheses, [hypotheses]).bleu.value == pytest.approx(100)

@@ -480,6 +480,14 @@ def test_the_language_is_that_of_the_first_reference_whose_name_says_one(tmp_pat
 # Bad input
 
 
+def test_a_tsv_is_no_side_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "out.de").write_text("ein Satz\n")
+    (tmp_path / "test.en-de.tsv").write_text("a sentence\tein Satz\n")
+    for files in (["out.de", "test.en-de.tsv"], ["test.en-de.tsv", "out.de"]):
+        with pytest.raises(DataError, match=r"test\.en-de\.tsv: a \.tsv holds source and target; write each to a file"):
+            evaluate_files(tmp_path / files[0], [tmp_path / files[1]])
+
+
 def test_unequal_line_counts_name_both_counts_and_files(tmp_path: Path) -> None:
     (tmp_path / "out.txt").write_text("eins\nzwei\n", encoding="utf-8")
     (tmp_path / "a.de").write_text("eins\nzwei\n", encoding="utf-8")
