@@ -119,7 +119,7 @@ def warn_of_other_text(recipe: str, files: Sequence[Path]) -> None:
     if not published.exists():
         return
     try:
-        digests = {uncompressed(path).name: text_digest(path)[1] for path in files}
+        digests = {uncompressed(path).name: {text_digest(path)[1]} for path in files}
     except HeedfulError as error:
         refuse(str(error))
     if other := differing(digests, card_digests(read(published))):
@@ -127,17 +127,23 @@ def warn_of_other_text(recipe: str, files: Sequence[Path]) -> None:
         print(f"{files[0].parent}: {how}", file=sys.stderr)
 
 
-def card_digests(card: Card) -> dict[str, str | None]:
-    """The text that a card speaks of: the SHA-256 of each file, by the name it has when it is not packed."""
+def card_digests(card: Card) -> dict[str, set[str]]:
+    """The text that a card speaks of: the SHA-256 of every file, by the name it has when it is not packed.
+
+    A test set that was changed and scored again is there twice.
+    """
     corpora = [card.training.training, card.training.validation] if card.training else []
     files = [file for corpus in corpora if corpus for file in (*corpus.source, *corpus.target)]
     files += [file for each in card.evaluations for file in (each.source, *each.references)]
-    return {uncompressed(Path(file.name)).name: file.sha256 for file in files}
+    found: dict[str, set[str]] = {}
+    for file in files:
+        found.setdefault(uncompressed(Path(file.name)).name, set()).update([file.sha256] if file.sha256 else [])
+    return found
 
 
-def differing(digests: Mapping[str, str | None], published: Mapping[str, str | None]) -> list[str]:
+def differing(digests: Mapping[str, set[str]], published: Mapping[str, set[str]]) -> list[str]:
     """The names of files that hold something else than those of the same name did."""
-    return [name for name, digest in digests.items() if digest and published.get(name) not in (None, digest)]
+    return [name for name, found in digests.items() if published.get(name) and found - published[name]]
 
 
 def heedful(*arguments: str) -> None:

@@ -320,6 +320,22 @@ def test_a_card_of_other_text_is_published_by_force_alone(tmp_path: Path, capsys
     assert (results / "mine-3.json").exists()
 
 
+@pytest.mark.parametrize("digest", ["0", "f"])
+def test_a_card_that_holds_a_changed_test_set_too_is_published_by_force_alone(tmp_path: Path, digest: str) -> None:
+    card = load_card(ROOT / "results" / "built-in-en-de-1.json")
+    (scored,) = card.evaluations
+    source = msgspec.structs.replace(scored.source, sha256=digest * 64)
+    changed = msgspec.structs.replace(scored, sha256=digest * 64, source=source)
+    place = card_of(tmp_path / "mine-1", "1")
+    place.write_text(card.with_evaluation(changed).to_json())
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "mine-1.json").write_text(card.to_json())
+    with pytest.raises(SystemExit):
+        run.publish([place], tmp_path / "results", force=False)
+    run.publish([place], tmp_path / "results", force=True)
+    assert load_card(tmp_path / "results" / "mine-1.json") == load_card(place)
+
+
 def test_the_recipes_of_the_paper_are_the_papers() -> None:
     base, big, french = (load(path) for path in RECIPES if path.stem.startswith("wmt14"))
     assert (base.model.dropout, base.train.steps, base.tokenizer.vocab_size) == (0.1, 100_000, 37_000)
