@@ -99,18 +99,18 @@ def evaluate_translator(
     code, computing = commit(), translator.engine.computing(translator.options)
     cases = contrast_cases(contrast) if contrast else None
     lines, targets = list(read_lines(source)), [list(read_lines(path)) for path in references]
-    recorder = _Recorder(translator)
+    recorder, language = _Recorder(translator), language or translator.target_language
     report = evaluate_model(
         recorder,
         lines,
         targets,
-        language=language or translator.target_language,
+        language=language,
         source_name=str(source),
         reference_names=[str(path) for path in references],
     )
     report = msgspec.structs.replace(
         report,
-        perplexity=reference_perplexity(translator, lines, targets[0]),
+        perplexity=reference_perplexity(translator, lines, targets[0], language),
         contrastive_accuracy=accuracy(translator, cases) if cases else None,
     )
     name, digest = identify(source_file, reference_files)
@@ -135,7 +135,9 @@ def evaluate_translator(
     return Evaluated(evaluation, tuple(recorder.texts))
 
 
-def reference_perplexity(translator: Translator, lines: Sequence[str], targets: Sequence[str]) -> Perplexity | None:
+def reference_perplexity(
+    translator: Translator, lines: Sequence[str], targets: Sequence[str], language: str
+) -> Perplexity | None:
     """Per word piece, eos included, and per word, which models of other vocabularies can be compared by.
 
     What is too large for a number is left out: JSON has no word for it.
@@ -143,7 +145,7 @@ def reference_perplexity(translator: Translator, lines: Sequence[str], targets: 
     total, pieces = 0.0, 0
     for scored in translator.score(zip(lines, targets, strict=True)):
         total, pieces = total - scored.log_prob, pieces + len(scored.pieces)
-    words = [sum(len(target.split()) for target in targets)] if has_spaces(translator.target_language) else []
+    words = [sum(len(target.split()) for target in targets)] if has_spaces(language) else []
     found = perplexities(total, pieces, *words)
     if found.per_word is not None and not math.isfinite(found.per_word):
         found = perplexities(total, pieces)

@@ -286,6 +286,15 @@ def test_a_language_without_spaces_has_no_perplexity_of_words(text: Path, tmp_pa
         assert (perplexity.per_word is not None) == has_one
 
 
+def test_words_are_counted_as_the_language_has_them_that_was_named(text: Path, tmp_path: Path) -> None:
+    model = small_model(tmp_path / "unnamed", data={"target_language": ""})
+    for language, has_one in (("zh", False), ("", True)):
+        files = text / "test.en", text / "test.de"
+        perplexity = evaluate_saved(model, *files, language=language, device="cpu").perplexity
+        assert perplexity is not None
+        assert (perplexity.per_word is not None) == has_one
+
+
 def test_the_perplexities_are_those_of_the_first_reference_each_eos_counted(text: Path, tmp_path: Path) -> None:
     (tmp_path / "other.de").write_text("eins\nzwei\n")
     model = small_model(tmp_path / "small")
