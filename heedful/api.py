@@ -122,7 +122,7 @@ def _names(paths: Paths | None) -> list[str]:
 
 
 def _setting(name: str, value: Any) -> Layer:
-    section, dot, field = name.partition(".")
+    section, dot, field = name.partition(".") if isinstance(name, str) else ("", "", "")
     if not dot:
         raise ConfigError(f"settings[{name!r}]: a setting is named section.field, such as train.steps")
     plain = value.item() if isinstance(value, np.generic) else value

@@ -91,6 +91,13 @@ def test_settings_are_a_mapping(text: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize("name", ["train", 7, ("train", "steps")])
+def test_a_setting_is_named_by_section_and_field(text: Path, tmp_path: Path, name: Any) -> None:
+    with pytest.raises(heedful.ConfigError, match=r"a setting is named section\.field, such as train\.steps"):
+        heedful.train(text / "train.en", text / "train.de", tmp_path / "run", settings={name: 2})
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_thread_trains_without_touching_signals(text: Path, tmp_path: Path) -> None:
     found: list[heedful.Outcome] = []
     thread = threading.Thread(target=lambda: found.append(train(text, tmp_path / "run")))
