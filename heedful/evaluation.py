@@ -116,6 +116,7 @@ def evaluate(
     Where every hypothesis is empty, BLEU is 0 as sacreBLEU has it, with a note.
     """
     lines, targets = _lines(hypotheses), list(map(_lines, references))
+    _check_language(language)
     _check(lines, targets, hypotheses_name, reference_names)
     return _report(lines, targets, language)
 
@@ -149,6 +150,7 @@ def evaluate_model(
 ) -> Report:
     """Translate the source and score what came out. Lines are counted before the work begins."""
     lines, targets = _lines(source_lines), list(map(_lines, references))
+    _check_language(language)
     _check(lines, targets, source_name, reference_names)
     translations = translator.translate(lines)
     return _report([translation.text for translation in translations], targets, language)
@@ -194,6 +196,12 @@ def _lines(texts: Iterable[str]) -> list[str]:
         how = "lines are a list of strings, and references a list of such lists: evaluate(lines, [lines])"
         raise TypeError(f"{how}; found {repr(wrong[0])[:80]}")
     return lines
+
+
+def _check_language(language: str) -> None:
+    """Before a model is set to work."""
+    if not isinstance(language, str):
+        raise TypeError(f'language is a code such as "de", or "" where it is not known, not {language!r}')
 
 
 def _check(lines: Sequence[str], references: References, name: str, reference_names: Sequence[str]) -> None:

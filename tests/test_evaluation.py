@@ -418,6 +418,15 @@ def test_a_model_is_not_set_to_work_on_lines_that_cannot_be_scored() -> None:
     assert parrot.asked == 0
 
 
+def test_a_language_that_is_no_text_is_named_before_a_model_works() -> None:
+    parrot = Parrot()
+    ways: list[Any] = [evaluate, partial(evaluate_model, parrot)]
+    for score in ways:
+        with pytest.raises(TypeError, match='language is a code such as "de", or "" where it is not known, not None'):
+            score(GERMAN, [GERMAN], language=None)
+    assert parrot.asked == 0
+
+
 def test_a_model_that_says_nothing_scores_zero() -> None:
     class Mute(Parrot):
         def translate(self, texts: list[str], /) -> list[Said]:
