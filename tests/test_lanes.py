@@ -265,6 +265,17 @@ def test_lanes_are_kept_and_make_room_for_others(monkeypatch: pytest.MonkeyPatch
     assert lanes.take(BeamRule(2, 0.6), 2, 16, with_tokens=False) is not lane
 
 
+@on_kernels
+def test_a_lane_is_made_where_all_others_gave_way() -> None:
+    model, requests = random_model(1), random_requests(2)
+    expected = [plain_results(model, requests, options) for options in (GREEDY, BEAM, GREEDY)]
+    engine = lane_engine(model)
+    assert engine.lanes is not None
+    engine.lanes.budget = 0.0  # there is never room for two
+    for options, hypotheses in zip((GREEDY, BEAM, GREEDY), expected, strict=True):
+        assert_same(list(engine.translate(requests, options)), hypotheses)
+
+
 @on_a_gpu
 def test_bfloat16_finds_nearly_the_same_scores() -> None:
     model, requests = random_model(1), random_requests(14)

@@ -248,7 +248,7 @@ class Lane:
             self._graphs[name] = _captured(work, self.pool)
 
 
-def _captured(work: Callable[[], None], pool: Any) -> torch.cuda.CUDAGraph:
+def _captured(work: Callable[[], object], pool: Any) -> torch.cuda.CUDAGraph:
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
@@ -267,7 +267,10 @@ class Lanes:
 
     def __init__(self, model: Transformer, dtype: torch.dtype) -> None:
         self.decoder, self.dtype = StaticDecoder(model, dtype), dtype
-        self.pool = torch.cuda.graph_pool_handle() if model.device.type == "cuda" else None
+        is_cuda = model.device.type == "cuda"
+        self.pool = torch.cuda.graph_pool_handle() if is_cuda else None
+        # torch takes no graph into a pool whose last one is gone, as when every lane has made room for another.
+        self._keeper = _captured(lambda: torch.zeros(1, device=model.device).add_(1), self.pool) if is_cuda else None
         self.budget = _budget(model.device)
         self._idle: dict[tuple[BeamRule, int, int, bool], Lane] = {}
 
