@@ -108,10 +108,12 @@ def evaluate_translator(
         source_name=str(source),
         reference_names=[str(path) for path in references],
     )
+    perplexity, notes = _perplexity_or_why_not(translator, lines, targets[0], language)
     report = msgspec.structs.replace(
         report,
-        perplexity=reference_perplexity(translator, lines, targets[0], language),
+        perplexity=perplexity,
         contrastive_accuracy=accuracy(translator, cases) if cases else None,
+        notes=(*report.notes, *notes),
     )
     name, digest = identify(source_file, reference_files)
     few = len(lines) <= MAX_RESAMPLED_LINES
@@ -133,6 +135,16 @@ def evaluate_translator(
         sentence_counts=packed_counts(recorder.texts, targets, tokenizer=report.tokenizer.name) if few else {},
     )
     return Evaluated(evaluation, tuple(recorder.texts))
+
+
+def _perplexity_or_why_not(
+    translator: Translator, lines: Sequence[str], targets: Sequence[str], language: str
+) -> tuple[Perplexity | None, list[str]]:
+    """A long line is translated in parts, but scored whole: where positions end, that costs the perplexity alone."""
+    try:
+        return reference_perplexity(translator, lines, targets, language), []
+    except DataError as error:
+        return None, [f"no perplexity: {error}"]
 
 
 def reference_perplexity(

@@ -314,6 +314,19 @@ def test_the_perplexities_are_those_of_the_first_reference_each_eos_counted(text
     assert found.per_word == pytest.approx(math.exp(loss / num_words), rel=1e-5)
 
 
+@pytest.mark.parametrize("long_side", ["test.en", "test.de"])
+def test_a_line_behind_the_last_position_costs_the_perplexity_and_no_other_score(
+    long_side: str, tmp_path: Path
+) -> None:
+    model = small_model(tmp_path / "model", data={"max_length": 63}, positions="learned", max_positions=64)
+    for side in ("test.en", "test.de"):
+        (tmp_path / side).write_text(" ".join(4 * TEXT) if side == long_side else "short")
+    report = evaluate_saved(model, tmp_path / "test.en", tmp_path / "test.de", device="cpu")
+    assert (report.num_lines, report.perplexity) == (1, None)
+    assert any("no perplexity" in note and "64 learned positions" in note for note in report.notes)
+    assert load_card(model).evaluations[0].report == report
+
+
 def test_a_test_set_is_all_that_its_source_and_its_references_hold(text: Path) -> None:
     source, reference, other = (text_file(text / name) for name in ("test.en", "test.de", "train.en"))
     sets = [(source, [reference]), (other, [reference]), (source, [other]), (source, [reference, other])]
