@@ -217,7 +217,8 @@ FIGURES: dict[str, Callable[[Report], float | None]] = {
     "TER": lambda report: report.ter.value,
     "BLEU, paper's": lambda report: report.paper_bleu.value if report.paper_bleu else None,
     "BLEU, lc tok": lambda report: report.lowercased_tokenised.value if report.lowercased_tokenised else None,
-    "perplexity": lambda report: report.perplexity.per_piece if report.perplexity else None,
+    "perplexity, piece": lambda report: report.perplexity.per_piece if report.perplexity else None,
+    "perplexity, word": lambda report: report.perplexity.per_word if report.perplexity else None,
     "contrast, %": lambda report: None if report.contrastive_accuracy is None else 100 * report.contrastive_accuracy,
 }
 

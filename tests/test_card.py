@@ -716,6 +716,16 @@ def test_several_cards_are_compared_with_the_first(scored: tuple[Path, Path]) ->
     assert "| two | ?" in call("card", *scored, "--format", "md").stdout
 
 
+def test_models_of_two_vocabularies_can_be_compared_by_the_perplexity_of_words(text: Path, tmp_path: Path) -> None:
+    models = [small_model(tmp_path / f"of {size}", vocab_size=size) for size in (320, 400)]
+    found = [evaluate_saved(model, text / "test.en", text / "test.de", device="cpu").perplexity for model in models]
+    (block,) = json.loads(call("card", *models, "--format", "json").stdout)
+    for line, perplexity in zip(block["lines"], found, strict=True):
+        assert perplexity is not None
+        assert line["cells"]["perplexity, piece"]["mean"] == pytest.approx(perplexity.per_piece)
+        assert line["cells"]["perplexity, word"]["mean"] == pytest.approx(perplexity.per_word)
+
+
 def test_a_mean_is_of_all_seeds_or_there_is_none() -> None:
     assert cell([41.0, 43.0, 42.0]) == Cell(42.0, 1.0)
     assert cell([41.0]) == Cell(41.0)
