@@ -185,8 +185,8 @@ def _lines(kind: tuple[str, str], rows: Sequence[Row]) -> Iterator[Line]:
 
 def _line(row: Row, search: str, scored: Sequence[Scored], first: Sequence[Scored]) -> Line:
     seeds = tuple(each.card.training.seed if each.card.training else None for each in scored)
-    figures = {name: cell([value(each.evaluation.report) for each in scored]) for name, value in FIGURES.items()}
-    cells = {name: figure for name, figure in figures.items() if figure}
+    found = [_figures(each.evaluation) for each in scored]
+    cells = {name: figure for name in found[0] if (figure := cell([each.get(name) for each in found]))}
     compared = scored is not first and len(scored) == len(first) == 1
     comparisons = compare(first[0].evaluation, scored[0].evaluation) if compared else {}
     return Line(row.name, seeds, search, cells, comparisons)
@@ -219,8 +219,16 @@ FIGURES: dict[str, Callable[[Report], float | None]] = {
     "BLEU, lc tok": lambda report: report.lowercased_tokenised.value if report.lowercased_tokenised else None,
     "perplexity, piece": lambda report: report.perplexity.per_piece if report.perplexity else None,
     "perplexity, word": lambda report: report.perplexity.per_word if report.perplexity else None,
-    "contrast, %": lambda report: None if report.contrastive_accuracy is None else 100 * report.contrastive_accuracy,
 }
+
+
+def _figures(evaluation: Evaluation) -> dict[str, float | None]:
+    """By the names of their columns. A contrast has the digest of its pairs in its name: of others it is another."""
+    figures = {name: value(evaluation.report) for name, value in FIGURES.items()}
+    if (accuracy := evaluation.report.contrastive_accuracy) is not None:
+        digest = (evaluation.contrast and evaluation.contrast.sha256) or "?"
+        figures[f"contrast, % ({digest[:8]})"] = 100 * accuracy
+    return figures
 
 
 def side_by_side(rows: Sequence[Row], form: Form) -> str:
@@ -310,7 +318,8 @@ def _seeds(seeds: Iterable[int | None]) -> str:
 
 
 def _block_section(block: Block) -> Section:
-    names = [name for name in FIGURES if any(name in line.cells for line in block.lines)]
+    shown = [name for line in block.lines for name in line.cells]
+    names = [name for name in dict.fromkeys([*FIGURES, *shown]) if name in shown]
     tested = [name for name in (BLEU, CHRF) if any(name in line.comparisons for line in block.lines)]
     heading = ["card", "seed", "search", *names, *(f"Δ {name} (p)" for name in tested)]
     rows = [heading]

@@ -726,6 +726,26 @@ def test_models_of_two_vocabularies_can_be_compared_by_the_perplexity_of_words(t
         assert line["cells"]["perplexity, word"]["mean"] == pytest.approx(perplexity.per_word)
 
 
+def test_accuracies_on_two_lists_of_pairs_stand_in_two_columns(text: Path, tmp_path: Path) -> None:
+    (tmp_path / "pronouns.tsv").write_text("it sat\tsie saß\tes saß\n")
+    models = [small_model(tmp_path / name) for name in ("one", "two", "three")]
+    for model, folder in zip(models, (text, tmp_path, text), strict=True):
+        evaluated(model, text, "--contrast", folder / "pronouns.tsv")
+    (block,) = json.loads(call("card", *models, "--format", "json").stdout)
+    columns = [{name for name in line["cells"] if "contrast" in name} for line in block["lines"]]
+    names = [f"contrast, % ({text_digest(folder / 'pronouns.tsv')[1][:8]})" for folder in (text, tmp_path, text)]
+    assert columns == [{name} for name in names]
+    shown = call("card", *models).stdout
+    assert all(name in shown for name in names)
+    assert any("contrast" in name for name in to_builtins([row_of(models[0], models[2])])[0]["lines"][0]["cells"])
+    mixed = to_builtins([row_of(models[0], models[1])])[0]["lines"][0]["cells"]
+    assert not any("contrast" in name for name in mixed), "there is no mean of what is not alike"
+
+
+def row_of(*models: Path) -> Row:
+    return Row("both", tuple(map(load_card, models)))
+
+
 def test_a_mean_is_of_all_seeds_or_there_is_none() -> None:
     assert cell([41.0, 43.0, 42.0]) == Cell(42.0, 1.0)
     assert cell([41.0]) == Cell(41.0)
