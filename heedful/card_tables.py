@@ -169,7 +169,7 @@ def _scores(evaluation: Evaluation) -> Section:
     how = f"{evaluation.search}, {evaluation.seconds:,.1f} s, {code(evaluation)}; {evaluation.machine.describe()}"
     rows.append(["translated", counted(report.num_lines, "line"), "", how])
     rows.append(["test set, SHA-256", "", "", evaluation.sha256])
-    rows += [["note", "", "", note] for note in report.notes]
+    rows += [["note", "", "", remark] for remark in report.remarks]
     return Section(f"Scores on {evaluation.name}", rows)
 
 

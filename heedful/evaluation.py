@@ -24,6 +24,7 @@ from heedful.languages import base_language, is_code
 from heedful.lines import STDIN, input_lines
 from heedful.paper_bleu import has_paper_bleu, has_tokenised_bleu, lowercased_tokenised_bleu, paper_bleu
 from heedful.scores import (
+    ENOUGH_LINES,
     MAX_RESAMPLED_LINES,
     NUM_RESAMPLES,
     Bleu,
@@ -73,6 +74,12 @@ class Report(Struct, frozen=True, kw_only=True):
     def to_text(self) -> str:
         """A table for people."""
         return "\n".join([*_heading(self), "", *_score_table(self), "", *_bleu_table(self), "", *_remarks(self)])
+
+    @property
+    def remarks(self) -> list[str]:
+        """What to know before believing the figures: the notes, and that there are few lines."""
+        few = f"{counted(self.num_lines, 'line')}: of fewer than {ENOUGH_LINES} the intervals are too narrow"
+        return [*self.notes, *([few] if self.num_lines < ENOUGH_LINES else [])]
 
     @property
     def bleus(self) -> list[Bleu]:
@@ -332,7 +339,7 @@ def _remarks(report: Report) -> list[str]:
         )
     if report.contrastive_accuracy is not None:
         lines.append(f"contrastive accuracy {report.contrastive_accuracy:.1%}")
-    return lines + [f"note: {note}" for note in report.notes]
+    return lines + [f"note: {remark}" for remark in report.remarks]
 
 
 def plain_table(rows: list[list[str]]) -> list[str]:

@@ -23,6 +23,7 @@ References: TypeAlias = Sequence[Sequence[str]]  # the lines of the first refere
 NUM_RESAMPLES = 1000
 # sacreBLEU holds all resamples in memory at once: 72 bytes for each line of each, so 0.7 GB for so many lines.
 MAX_RESAMPLED_LINES = 10_000
+ENOUGH_LINES = 50  # of fewer the bootstrap's intervals are too narrow, as docs/evaluation.md has measured
 
 NO_SPACES = {"th": "Thai", "lo": "Lao", "km": "Khmer", "my": "Burmese"}
 # How Unicode's names of the letters begin, of the languages that 13a does not suit; Japanese has Chinese ones too.

@@ -1086,6 +1086,7 @@ def test_the_card_repeats_the_notes_of_its_report(scored: tuple[Path, Path]) -> 
     report = msgspec.structs.replace(evaluation.report, notes=("3 of 4 hypotheses are empty",))
     noted = msgspec.structs.replace(card, evaluations=(msgspec.structs.replace(evaluation, report=report),))
     assert "| note |  |  | 3 of 4 hypotheses are empty |" in to_markdown(noted)
+    assert "| note |  |  | 2 lines: of fewer than 50 the intervals are too narrow |" in to_markdown(noted)
 
 
 def test_the_card_says_how_tokens_were_counted_with_r_drop(run: Path) -> None:

@@ -379,6 +379,14 @@ def test_many_lines_are_scored_without_intervals_and_that_is_noted(monkeypatch: 
     assert "no intervals" in report.to_text()
 
 
+@pytest.mark.parametrize(("num_lines", "is_said"), [(1, True), (49, True), (50, False)])
+def test_the_intervals_of_few_lines_are_said_to_be_too_narrow(num_lines: int, is_said: bool) -> None:
+    lines = GERMAN[:1] * num_lines
+    report = evaluate(lines, [lines], language="de")
+    assert report.bleu.interval is not None
+    assert ("of fewer than 50 the intervals are too narrow" in report.to_text()) == is_said
+
+
 def test_validation_bleu_is_the_reports_without_the_interval() -> None:
     report, score = evaluate(TRANSLATED, [GERMAN], language="de"), validation_bleu(TRANSLATED, [GERMAN], language="de")
     assert (score.value, score.precisions) == (report.bleu.value, report.bleu.precisions)
