@@ -77,9 +77,14 @@ class Report(Struct, frozen=True, kw_only=True):
 
     @property
     def remarks(self) -> list[str]:
-        """What to know before believing the figures: the notes, and that there are few lines."""
-        few = f"{counted(self.num_lines, 'line')}: of fewer than {ENOUGH_LINES} the intervals are too narrow"
-        return [*self.notes, *([few] if self.num_lines < ENOUGH_LINES else [])]
+        """What to know before believing the figures: the notes, and that lines are few, or short."""
+        remarks = list(self.notes)
+        if self.bleu.precisions[0] and not self.bleu.precisions[3]:  # where 4-grams could match, smoothing leaves some
+            remarks.append("no hypothesis has 4 tokens, so there are no 4-grams, and BLEU is 0 however good they are")
+        if self.num_lines < ENOUGH_LINES:
+            lines = counted(self.num_lines, "line")
+            remarks.append(f"{lines}: of fewer than {ENOUGH_LINES} the intervals are too narrow")
+        return remarks
 
     @property
     def bleus(self) -> list[Bleu]:

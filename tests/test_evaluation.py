@@ -387,6 +387,21 @@ def test_the_intervals_of_few_lines_are_said_to_be_too_narrow(num_lines: int, is
     assert ("of fewer than 50 the intervals are too narrow" in report.to_text()) == is_said
 
 
+@pytest.mark.parametrize(
+    ("hypothesis", "reference", "is_said"),
+    [
+        ("guten Abend", "guten Abend", True),
+        ("ja", "nein", False),
+        ("a b c d", "a x y z", False),
+        ("a b c d", "a b c d", False),
+    ],
+)
+def test_a_bleu_of_0_for_want_of_words_is_explained(hypothesis: str, reference: str, is_said: bool) -> None:
+    report = evaluate([hypothesis], [[reference]])
+    assert ("there are no 4-grams" in report.to_text()) == is_said
+    assert not is_said or report.bleu.value == 0
+
+
 def test_validation_bleu_is_the_reports_without_the_interval() -> None:
     report, score = evaluate(TRANSLATED, [GERMAN], language="de"), validation_bleu(TRANSLATED, [GERMAN], language="de")
     assert (score.value, score.precisions) == (report.bleu.value, report.bleu.precisions)
