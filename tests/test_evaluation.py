@@ -5,6 +5,7 @@ import math
 import random
 import subprocess
 import sys
+import unicodedata
 from collections import Counter
 from dataclasses import dataclass
 from functools import partial
@@ -370,6 +371,14 @@ def test_empty_and_decomposed_lines_are_noted() -> None:
         "bring the file to NFC and score again",
     )
     assert evaluate(GERMAN, [GERMAN]).notes == ()
+
+
+def test_hypotheses_of_another_system_that_are_decomposed_are_noted() -> None:
+    decomposed = [unicodedata.normalize("NFD", line) for line in GERMAN]
+    report = evaluate(decomposed, [GERMAN])
+    assert report.bleu.value < 70, "of the same lines"
+    (note,) = report.notes
+    assert note.startswith("3 of 4 hypotheses are not in NFC")
 
 
 def test_many_lines_are_scored_without_intervals_and_that_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
