@@ -152,6 +152,14 @@ def test_what_it_cannot_do_names_the_engine_that_can(pair: Pair) -> None:
         next(pair.theirs.score([([5], [5] * 1024)]))
 
 
+def test_what_is_longer_than_learned_positions_is_promised_to_no_engine(tmp_path: Path) -> None:
+    ours, theirs, _ = both(tmp_path, 1, positions="learned", max_positions=300)
+    with pytest.raises(DataError, match="where they are sinusoids the torch engine takes any length"):
+        next(theirs.score([([5] * 300, [5])]))
+    with pytest.raises(DataError, match="300 learned positions"):
+        next(ours.score([([5] * 300, [5])]))
+
+
 def test_a_prefix_longer_than_the_limit_is_an_error(pair: Pair) -> None:
     with pytest.raises(DataError, match="a prefix of 9 tokens is longer"):
         next(pair.theirs.translate([Request([5], [5] * 9)], GREEDY))

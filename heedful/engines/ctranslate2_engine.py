@@ -111,7 +111,7 @@ class CTranslate2Engine:
         if num_tokens + 1 > self.max_positions:
             raise DataError(
                 f"a sentence of {num_tokens} tokens is longer than the {self.max_positions} positions of the export, "
-                f"eos included; the torch engine takes any length (--engine torch)"
+                f"eos included; where they are sinusoids the torch engine takes any length (--engine torch)"
             )
 
     def _search(self, requests: list[Request], limit: int, options: SearchOptions) -> list[Any]:
