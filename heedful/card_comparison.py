@@ -301,13 +301,13 @@ def _training_row(row: Row) -> list[str]:
     if not trainings:
         return [*start, "", "", "", "", "", ""]
     seconds, speeds = ([getattr(t, name) for t in trainings] for name in ("seconds", "tokens_per_second"))
-    hours = [t.gpu_hours for t in trainings if t.gpu_hours is not None]
+    hours = cell([t.gpu_hours for t in trainings])
     return [
         *start,
         f"{statistics.fmean(t.steps for t in trainings):,.0f}",
         f"{statistics.fmean(seconds):,.1f}",
         f"{statistics.fmean(speeds):,.0f}",
-        f"{statistics.fmean(hours):.3f}" if hours else "",
+        f"{hours.mean:.3f}" if hours else "",
         machines(*trainings),
         codes(*trainings),
     ]

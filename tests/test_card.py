@@ -893,6 +893,13 @@ def test_a_row_of_several_seeds_names_all_their_machines_and_their_code(run: Pat
     assert f"; heedful {__version__}, commit another-one |" in shown
 
 
+def test_the_gpu_hours_of_a_row_are_those_of_all_seeds_or_none(run: Path) -> None:
+    card = load_card(run)
+    on_gpus = [changed(card, seed, gpu_hours=hours) for seed, hours in ((8, 1.0), (9, 2.0))]
+    assert "| 1.500 |" in side_by_side(rows_by_recipe(on_gpus), "md")
+    assert "| 1.500 |" not in side_by_side(rows_by_recipe([card, *on_gpus]), "md")
+
+
 def share_of(steps: int, planned: int, cooldown: int) -> Share:
     return Share(
         date="",
