@@ -58,6 +58,7 @@ CARD = {
         "machine": {"processor": "a CPU", "cores": 2, "gpu": "", "num_gpus": 0},
         "precision": "fp32",
         "seed": 1,
+        "steps": 743,
         "seconds": 205.0,
         "tokens_per_second": 7467.7,
         "gpu_hours": None,
@@ -1033,6 +1034,7 @@ def test_the_models_card_is_shown(page: Any, server: str) -> None:
     inside = page.locator("#inside")
     inside.get_by_text("<b>mine</b>").wait_for()
     assert "train.en (200,000)" in inside.inner_text()
+    assert re.search(r"steps done\s+743\b", inside.inner_text()), "which may be fewer than the settings ask for"
     assert "99.0 ± 0.3" in inside.inner_text()
 
 

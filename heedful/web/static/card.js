@@ -57,6 +57,7 @@ function trained({ training, weights_sha256: weights }) {
     [t("card.date"), training.date.replace("T", " ").replace(/(:\d\d)(:\d\d)?([+]00:00|Z)$/, "$1 UTC")],
     [t("card.code"), [training.version, training.commit.slice(0, 12)].filter(Boolean).join(", ")],
     [t("card.machine"), machine.gpu ? `${machine.num_gpus} × ${machine.gpu}` : `${machine.processor}, ${machine.cores}`],
+    [t("card.steps"), shown(training.steps)],
     [t("card.time"), duration(training.seconds)],
     [t("card.speed"), `${shown(Math.round(training.tokens_per_second))} / s`],
     ...(training.gpu_hours === null ? [] : [[t("card.gpu"), number(training.gpu_hours)]]),

@@ -268,6 +268,7 @@ const TEXTS = {
   "card.date": ["date", "날짜"],
   "card.code": ["heedful, commit", "heedful, 커밋"],
   "card.machine": ["machine, cores", "장비, 코어"],
+  "card.steps": ["steps done", "학습한 단계 수"],
   "card.time": ["time", "걸린 시간"],
   "card.speed": ["target tokens", "목표 토큰"],
   "card.gpu": ["GPU hours", "GPU 시간"],
