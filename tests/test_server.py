@@ -82,9 +82,11 @@ def test_a_form_in_utf_8_is_read_as_such(client: TestClient, cafe: bytes) -> Non
         (FORM, b"q=caf\xe9", ""),
         (FORM, b"q=caf%E9", ""),
         ("multipart/form-data; boundary=x", PART % b"\xe9", ""),
+        ("multipart/form-data; boundary=x; charset=undefined", PART % b"e", ""),
+        ("multipart/form-data; boundary=x; charset=punycode", PART % b"e-", ""),
         (FORM, b"", "&q=caf%E9"),
     ],
-    ids=["bytes", "escaped", "multipart", "query"],
+    ids=["bytes", "escaped", "multipart", "no charset", "another charset", "query"],
 )
 def test_a_form_that_is_not_in_utf_8_is_refused(client: TestClient, kind: str, content: bytes, query: str) -> None:
     url = f"/translate?source=en&target=de{query}"

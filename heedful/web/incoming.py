@@ -167,12 +167,13 @@ async def _multipart(request: Request, body: bytes) -> dict[str, list[Any]]:
             return {name: form.getlist(name) for name in form}
     except HTTPException as error:
         raise RefusalError(400, f"Invalid request: {error.detail}") from None
-    except UnicodeDecodeError as error:
+    except UnicodeError as error:  # of a charset that the form names, too
         raise _not_utf8(error) from None
 
 
-def _not_utf8(error: UnicodeDecodeError) -> RefusalError:
-    return RefusalError(400, f"Invalid request: the form is not in UTF-8 ({error.reason})")
+def _not_utf8(error: UnicodeError) -> RefusalError:
+    reason = error.reason if isinstance(error, UnicodeDecodeError) else error
+    return RefusalError(400, f"Invalid request: the form is not in UTF-8 ({reason})")
 
 
 def _replay(body: bytes) -> Receive:
