@@ -668,6 +668,21 @@ def test_the_curves_of_a_running_training_come_as_events(run: Path) -> None:
     assert app.state.front.in_flight == 0
 
 
+def test_who_asks_for_the_head_of_the_events_may_go_on_asking(run: Path) -> None:
+    head = b"HEAD /api/run/metrics HTTP/1.1\r\nHost: x\r\nAccept: text/event-stream\r\n\r\n"
+    next_ = b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+
+    async def work(address: tuple[str, int]) -> None:
+        answer = await asyncio.wait_for(whole_answer(address, head + next_), LONG)
+        assert answer.count(b"HTTP/1.1 200 ") == 2
+        assert b"content-type: text/event-stream" in answer
+        assert answer.endswith(b'{"status":"ok"}')
+
+    append_metrics(run, {"kind": "step", "step": 1})
+    with serving(create_app([run], device="cpu", engine="torch")) as url:
+        in_loop(lambda: work(address_of(url)))
+
+
 def test_connections_are_limited_and_one_that_closes_makes_room() -> None:
     async def work(address: tuple[str, int]) -> None:
         idle = [await asyncio.open_connection(*address) for _ in range(3)]

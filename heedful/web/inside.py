@@ -146,7 +146,8 @@ async def run_metrics(request: Request) -> Response:
     if not files:
         return JSONResponse({"step": [], "validation": []})  # a model without the run that it came from
     if EVENTS in request.headers.get("accept", ""):
-        return StreamingResponse(_events(front, Tail(files[0])), media_type=EVENTS, headers=AT_ONCE)
+        events = _events(front, Tail(files[0])) if request.method == "GET" else ()  # HEAD waits for none
+        return StreamingResponse(events, media_type=EVENTS, headers=AT_ONCE)
     return JSONResponse(await run_in_threadpool(Tail(files[0]).more))
 
 
