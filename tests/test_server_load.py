@@ -744,6 +744,31 @@ def test_who_looks_inside_changes_nobodys_translation(run: Path) -> None:
         in_loop(lambda: work(address_of(url)))
 
 
+def test_who_is_not_answered_before_the_end_is_told_why(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("heedful.web.server.LAST_WORDS", 0.1)
+    reached, told = threading.Event(), threading.Event()
+
+    def hold_up(texts: list[str]) -> None:
+        reached.set()
+        assert told.wait(LONG)
+
+    def ask(address: tuple[str, int]) -> tuple[int, dict[str, str], Any]:
+        try:
+            return asyncio.run(post(address, "the cat"))
+        finally:
+            told.set()
+
+    with ThreadPoolExecutor() as pool, serving(create_app([shouting(target=TARGET, before=hold_up)])) as url:
+        asked = pool.submit(ask, address_of(url))
+        assert reached.wait(LONG)
+    status, headers, answer = asked.result()
+    assert (status, answer) == (503, {"error": "the server is shutting down"})
+    assert headers["access-control-allow-origin"] == "*"
+    assert "Traceback" not in capfd.readouterr().err
+
+
 # ------------------------------------------------------------------------------------------------------------ process
 
 

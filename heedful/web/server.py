@@ -199,6 +199,9 @@ class Frame:
         self.front.in_flight += 1
         try:
             await self._answer(scope, receive, sent)
+        except asyncio.CancelledError:  # the server leaves, and waits no longer
+            if not sent.status:
+                await self._leave(scope, receive, sent)
         except Exception:
             log.exception("a request failed")
             if sent.status:  # half an answer is out: let the connection break
@@ -211,12 +214,15 @@ class Frame:
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self.front.draining:
-            headers = {"Retry-After": "1", "Connection": "close"}
-            await _error(Request(scope), 503, LEAVING, headers)(scope, receive, send)
+            await self._leave(scope, receive, send)
         elif scope["method"] == "OPTIONS":
             await Response(status_code=204)(scope, receive, send)
         else:
             await self.app(scope, receive, send)
+
+    async def _leave(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = {"Retry-After": "1", "Connection": "close"}
+        await _error(Request(scope), 503, LEAVING, headers)(scope, receive, send)
 
 
 class _Sent:
