@@ -16,6 +16,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from starlette.requests import Request
 from starlette.testclient import TestClient
 
 from heedful import language_id
@@ -25,6 +26,7 @@ from heedful.engines.torch_engine import TorchEngine
 from heedful.translation import Translator
 from heedful.web import deepl, inside
 from heedful.web import service as served
+from heedful.web.front import _key
 from heedful.web.incoming import Parameters
 from heedful.web.limits import Limits, RateLimit, RefusalError
 from heedful.web.queue import BatchQueue
@@ -356,6 +358,13 @@ def test_with_keys_only_who_has_one_translates() -> None:
         assert client.post("/v2/translate", json=deepl, headers=key).status_code == 200
         assert client.get("/frontend/settings").json()["keyRequired"] is True
         assert client.get("/languages").status_code == 200
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
+def test_a_key_may_have_any_letters_in_a_header_too(encoding: str) -> None:
+    """curl sends UTF-8, Python's own client Latin-1."""
+    header = (b"authorization", "Bearer schlüssel".encode(encoding))
+    assert _key(Request({"type": "http", "headers": [header]}), Parameters({})) == "schlüssel"
 
 
 def test_without_keys_any_key_is_ignored(client: TestClient) -> None:

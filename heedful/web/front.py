@@ -44,9 +44,17 @@ def _key(request: Request, given: Parameters) -> str:
     """From the header, as DeepL's clients send it, or from the parameters, as LibreTranslate's do."""
     scheme, _, key = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() in SCHEMES:
-        return key.strip()
+        return _decoded(key.strip())
     values = [*given.values.get("api_key", []), *given.values.get("auth_key", []), ""]
     return values[0] if isinstance(values[0], str) else ""
+
+
+def _decoded(header: str) -> str:
+    """Headers are read as Latin-1, and hardly ever meant so: first they are taken for UTF-8."""
+    try:
+        return header.encode("latin-1").decode()
+    except UnicodeDecodeError:
+        return header
 
 
 def front_of(request: Request) -> Front:
