@@ -243,6 +243,15 @@ def test_who_gives_a_sentence_for_a_file_is_told_how_it_gets_there(heedful: Run,
     assert 'no such file; a sentence comes by stdin: echo "…" | heedful translate' in told
 
 
+def test_a_tsv_is_not_translated_as_if_it_were_one_side(heedful: Run, model: Path, tmp_path: Path) -> None:
+    both, text = tmp_path / "both.tsv", tmp_path / "text"
+    both.write_text("the cat\tdie cat\n")
+    text.write_text("the cat\n")
+    for files in ([both], [text, "--prefix", both]):
+        told = one_line(heedful("translate", "-m", model, *files))
+        assert "both.tsv: a .tsv holds source and target; write each to a file of its own (cut -f1, cut -f2)" in told
+
+
 def test_prefixes_that_are_too_few_are_counted_before_anything_is_translated(
     heedful: Run, model: Path, tmp_path: Path
 ) -> None:

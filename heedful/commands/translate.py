@@ -85,6 +85,7 @@ def translate(
     _refuse_what_would_not_count(search)
     _refuse_to_overwrite({"FILE": file, "--prefix": prefix, "-o": output, "--alignments": alignments})
     _refuse_a_sentence(file)
+    _refuse_both_sides(file, prefix)
     _refuse_uneven(file, prefix)
     translator = Translator.load(*models, device=device, engine=engine, precision=precision)
     _note_unfinished(models)
@@ -116,6 +117,13 @@ def _refuse_a_sentence(file: Path) -> None:
 
     if file != STDIN and not os.path.exists(file) and len(str(file).split()) > 1:  # which may be too long for a name
         raise DataError(f'{file}: no such file; a sentence comes by stdin: echo "…" | heedful translate -m MODEL')
+
+
+def _refuse_both_sides(file: Path, prefix: Path | None) -> None:
+    from heedful.corpus import refuse_tsv
+
+    for path in (file, *([prefix] if prefix else [])):
+        refuse_tsv(path)
 
 
 def _refuse_uneven(file: Path, prefix: Path | None) -> None:
