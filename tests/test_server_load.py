@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -681,6 +682,24 @@ def test_who_asks_for_the_head_of_the_events_may_go_on_asking(run: Path) -> None
     append_metrics(run, {"kind": "step", "step": 1})
     with serving(create_app([run], device="cpu", engine="torch")) as url:
         in_loop(lambda: work(address_of(url)))
+
+
+def test_events_end_where_the_run_is_removed(run: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    removed = Path(shutil.copytree(run, tmp_path / "run"))
+    head = b"GET /api/run/metrics HTTP/1.1\r\nHost: x\r\nAccept: text/event-stream\r\nConnection: close\r\n\r\n"
+
+    async def work(address: tuple[str, int]) -> None:
+        answer = asyncio.ensure_future(whole_answer(address, head))
+        while not await num_in_flight(address):
+            await asyncio.sleep(0.01)
+        (removed / "metrics.jsonl").unlink()
+        assert (await answer).endswith(b"\r\n0\r\n\r\n"), "whole"
+
+    append_metrics(removed, {"kind": "step", "step": 1})
+    with serving(create_app([removed], device="cpu", engine="torch")) as url:
+        in_loop(lambda: work(address_of(url)))
+    (said,) = capfd.readouterr().err.splitlines()
+    assert "metrics.jsonl: cannot be read" in said
 
 
 def test_connections_are_limited_and_one_that_closes_makes_room() -> None:

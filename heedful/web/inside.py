@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import logging
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from types import ModuleType
@@ -15,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from heedful.errors import HeedfulError
+from heedful.errors import CheckpointError, HeedfulError
 from heedful.metrics import Tail
 from heedful.run_folder import METRICS
 from heedful.web.front import Front, front_of
@@ -28,6 +29,7 @@ LARGEST_TABLE = 1024  # positions, and dimensions
 EVENTS = "text/event-stream"
 AT_ONCE = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}  # no proxy keeps events; the latter is for nginx
 POLL, HEARTBEAT = 0.5, 15.0  # seconds
+log = logging.getLogger("uvicorn.error")
 
 
 def _inside() -> ModuleType:
@@ -152,6 +154,15 @@ async def run_metrics(request: Request) -> Response:
 
 
 async def _events(front: Front, tail: Tail) -> AsyncIterator[str]:
+    """Until the server leaves, or the run cannot be read any longer: somebody may have removed it."""
+    try:
+        async for event in _records(front, tail):
+            yield event
+    except CheckpointError as error:
+        log.error("%s", error)
+
+
+async def _records(front: Front, tail: Tail) -> AsyncIterator[str]:
     """Records as they are written: first all that are there; `anew` where the run went back to a checkpoint."""
     quiet, is_anew = 0.0, True
     while not front.draining:
