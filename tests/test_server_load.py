@@ -836,6 +836,25 @@ def test_on_sigterm_what_is_in_flight_is_answered_and_the_rest_refused(run: Path
         assert process.wait(timeout=LONG) == 0
 
 
+def test_a_second_ctrl_c_leaves_at_once(run: Path) -> None:
+    async def work(process: subprocess.Popen[str], address: tuple[str, int]) -> None:
+        _, writer = await asyncio.open_connection(*address)
+        writer.write(request_bytes("the cat")[:-1])  # who is still sending is waited for
+        while not await num_in_flight(address):
+            await asyncio.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        while not await is_refused(address):
+            await asyncio.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        writer.close()
+
+    with server_process("-m", run, "--engine", "torch") as (process, address):
+        in_loop(lambda: work(process, address))
+        assert process.wait(timeout=LONG) == 130
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
+
+
 def test_a_server_needs_no_stdout(run: Path) -> None:
     with server_process("-m", run, "--engine", "torch", shell="exec >&-") as (process, address):
         assert asyncio.run(post(address, "the cat"))[0] == 200

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import os
 import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
@@ -262,7 +263,7 @@ class DrainingServer(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """The first signal drains, the second Ctrl-C leaves at once."""
         if self.front.draining and sig == signal.SIGINT:
-            self.should_exit = self.force_exit = True
+            os._exit(128 + sig)  # a thread that is amid a batch would abort the process as Python ends
         self.front.draining = True
 
     async def on_tick(self, counter: int) -> bool:
