@@ -28,7 +28,7 @@ from heedful.run_folder import append_metrics, cut_metrics
 from heedful.web.connection import Connection
 from heedful.web.limits import Limits
 from heedful.web.queue import BatchQueue, QueueClosedError, QueueFullError, _Job
-from heedful.web.server import configured, create_app
+from heedful.web.server import configured, create_app, leave
 from tests.served import TOKENIZER, serving, shouting
 from tests.test_checkpoint import run_with_model
 
@@ -301,6 +301,27 @@ def test_a_closed_queue_finishes_what_it_has_and_takes_nothing_more() -> None:
         await closing
 
     in_loop(work)
+
+
+@pytest.mark.parametrize("is_held_up", [True, False])
+def test_the_process_ends_at_once_where_a_worker_does_not(monkeypatch: pytest.MonkeyPatch, is_held_up: bool) -> None:
+    """As Python ends, it would end the thread amid C++, which aborts."""
+    codes = list[int]()
+    monkeypatch.setattr(os, "_exit", codes.append)
+
+    async def work() -> None:
+        gate, queue = Gate(), BatchQueue()
+        task = await started(queue, gate)
+        if not is_held_up:
+            gate.open.set()
+        await asyncio.to_thread(queue.close, 0.01 if is_held_up else LONG)
+        leave([queue])
+        gate.open.set()
+        await task
+        queue.close()
+
+    in_loop(work)
+    assert codes == ([0] if is_held_up else [])
 
 
 @pytest.fixture(scope="module")

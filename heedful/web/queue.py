@@ -115,6 +115,11 @@ class BatchQueue:
         """Are all workers there?"""
         return all(worker.is_alive() for worker in self._workers)
 
+    @property
+    def has_workers(self) -> bool:
+        """Is one of them there?"""
+        return any(worker.is_alive() for worker in self._workers)
+
     async def run(self, key: Hashable, solve: Solve[Result], units: Sequence[Sized]) -> list[Result]:
         """The result of each unit, in order. `solve` may get units of other jobs of an equal key, too."""
         if not units:

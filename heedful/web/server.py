@@ -12,7 +12,7 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -297,6 +297,13 @@ def run(app: Starlette, listener: socket.socket, *, on_ready: Callable[[], None]
     server = DrainingServer(configured(app), app.state.front, on_ready=on_ready, drain_seconds=drain_seconds)
     _fit_connections(app.state.front)
     server.run([listener])
+    leave(app.state.front.service.queues)
+
+
+def leave(queues: Iterable[BatchQueue]) -> None:
+    """End the process where a thread is amid a batch still: Python would end it amid C++, which aborts."""
+    if any(queue.has_workers for queue in queues):
+        os._exit(0)
 
 
 def _fit_connections(front: Front) -> None:

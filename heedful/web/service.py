@@ -330,9 +330,14 @@ class Service:
             self._insights[key] = _for_looking(self._for_others[key])
         return self._insights[key]
 
+    @property
+    def queues(self) -> tuple[BatchQueue, ...]:
+        """All that have workers."""
+        return self.queue, self.aligning, self.looking
+
     def close(self) -> None:
         """Finish what is there."""
-        for queue in (self.queue, self.aligning, self.looking):
+        for queue in self.queues:
             queue.close()
 
     def _orders(self, texts: Sequence[str], source: str, target: str, form: str) -> list[_Order]:
