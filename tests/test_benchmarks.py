@@ -11,7 +11,7 @@ from benchmarks import cpu_speed, record
 
 FOLDER = Path(record.__file__).parent
 MEASUREMENTS = sorted(p.stem for p in FOLDER.glob("*.py") if "__main__" in p.read_text(encoding="utf-8"))
-KEEPING = [name for name in MEASUREMENTS if name not in ("alignment", "attention", "tables")]
+KEEPING = [name for name in MEASUREMENTS if name not in ("alignment", "attention", "pictures", "tables")]
 
 
 def call(name: str, *arguments: str, monkeypatch: pytest.MonkeyPatch) -> int | str | None:
@@ -56,6 +56,7 @@ MISTAKES = {
     "alignment": ["nope"],
     "attention": ["nope"],
     "input_path": ["nope", "nope", "--tokenizer", "nope"],
+    "pictures": ["nope", "nope"],
     "quantization": ["nope"],
     "same_loss": ["nope", "--name", "any"],
     "serve_load": ["any", "nope"],
@@ -76,7 +77,7 @@ def test_what_is_not_there_is_one_line(
     assert said.count("\n") == 1
 
 
-@pytest.mark.parametrize("name", ["alignment", "attention", "train_speed", "translate_cuda"])
+@pytest.mark.parametrize("name", ["alignment", "attention", "pictures", "train_speed", "translate_cuda"])
 def test_what_is_not_said_is_asked_for(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
