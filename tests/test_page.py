@@ -537,6 +537,22 @@ def test_another_layer_of_a_long_sentence_leaves_the_last_one_where_it_is_shown(
     assert page.locator("#decode .looks").count() == 1
 
 
+def test_an_encoder_layer_of_a_long_sentence_is_asked_for_once_beside_an_alternative(
+    page: Any, server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("heedful.trace.MANY_PIECES", 1)
+    translated(page, server)
+    page.locator(".alternatives li button").nth(1).click()
+    page.click("#tab-encoder")
+    page.wait_for_selector(".matrix td")
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.locator(".mean").first.click()
+    page.wait_for_timeout(500)
+    assert page.locator(".matrix td").count() > 0
+    assert [url.rpartition("/")[2] for url in asked].count("trace") == 1
+
+
 SHORT = ["It was too tired.", "The road!"]
 LONG_TEXT = f"{TEXT[0]} {SHORT[0]}\n\n{SHORT[1]}"
 

@@ -108,14 +108,15 @@ function drawSelection() {
 /** Of a long sentence layers, and those of alternatives, come one by one; with the last, which other regions show. */
 async function fetchLayer() {
   if (embedded) return;
-  const { trace, prefix, n } = get();
+  const { trace, prefix, kind } = get();
+  const n = kind === "encoder" ? 0 : get().n; // it reads the source, whichever translation is shown
   const best = hypothesis();
   try {
     const found = await fetchTrace({
       q: trace.source.text,
       source: trace.source.language,
       target: trace.target.language,
-      layers: [layerOf(get().kind), trace.model.decoder_layers - 1],
+      layers: [layerOf(kind), trace.model.decoder_layers - 1],
       prefix,
       hypothesis: n,
     });
