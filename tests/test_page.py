@@ -1229,6 +1229,15 @@ def test_the_files_of_positions_and_curves_draw(page: Any, tmp_path: Path) -> No
         assert page.locator(".legend span").count() >= 2, "curves of one plot are told apart"
 
 
+def test_the_table_of_perplexity_has_perplexities_not_their_logarithms(page: Any, tmp_path: Path) -> None:
+    metrics = {"step": [{"step": s, "perplexity": 1000 / s} for s in (1, 2, 4)], "validation": []}
+    (tmp_path / "curves.html").write_text(html({"metrics": metrics}, "curves"), encoding="utf-8")
+    page.goto(f"file://{tmp_path}/curves.html")
+    plot = page.locator("figure", has_text="Perplexity")
+    plot.get_by_role("button", name="View as table").click()
+    assert plot.locator("td").all_inner_texts() == ["1000", "500", "250"]
+
+
 @pytest.mark.parametrize("d_model", [8, 7])
 def test_the_similarity_of_a_position_to_itself_is_one_and_to_others_that_of_their_distance(
     page: Any, tmp_path: Path, d_model: int

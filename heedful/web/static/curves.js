@@ -20,7 +20,13 @@ export function curvesView(metrics) {
     "div",
     { class: "halves" },
     linePlot({ name: t("loss"), x: t("step"), y: t("loss.note"), series: both("loss") }),
-    linePlot({ name: t("perplexity"), x: t("step"), y: "log₁₀", series: logs(both("perplexity")) }),
+    linePlot({
+      name: t("perplexity"),
+      x: t("step"),
+      y: "log₁₀",
+      series: logs(both("perplexity")),
+      told: (value) => 10 ** value,
+    }),
     linePlot({
       name: "BLEU",
       x: t("step"),

@@ -28,9 +28,10 @@ export function tick(value) {
 }
 
 /**
- * @param {{name: string, x: string, y: string, series: {name: string, points: number[][]}[], low?: number, high?: number}} plot
+ * @param {{name: string, x: string, y: string, series: {name: string, points: number[][]}[], low?: number, high?: number, told?: (value: number) => number}} plot
+ * `told` is what the table says of a height: of a logarithm the number itself
  */
-export function linePlot({ name, x, y, series, low = undefined, high = undefined }) {
+export function linePlot({ name, x, y, series, low = undefined, high = undefined, told = (value) => value }) {
   const points = series.flatMap((each) => each.points).filter(([, value]) => Number.isFinite(value));
   if (!points.length) return h("p", { class: "muted" }, `${name}: —`);
   const { WIDTH, HEIGHT } = measures();
@@ -74,7 +75,7 @@ export function linePlot({ name, x, y, series, low = undefined, high = undefined
     drawing,
     series.length > 1 ? legend(series.map(legendEntry)) : null,
   );
-  return figure(name, plot, () => tableOf(name, x, series));
+  return figure(name, plot, () => tableOf(name, x, series, told));
 }
 
 /** A line through what was placed; a single point, which is no line, as a dot. */
@@ -93,12 +94,12 @@ function curve(placed, i) {
 
 const legendEntry = ({ name }, i) => ({ name, colour: i, dash: DASHES[i % 8], width: 2 });
 
-function tableOf(name, x, series) {
+function tableOf(name, x, series, told) {
   const rows = new Map();
   series.forEach((each, i) =>
     each.points.forEach(([a, b]) => {
       if (!rows.has(a)) rows.set(a, Array(series.length).fill(""));
-      rows.get(a)[i] = b === null ? "" : Number(b.toPrecision(5));
+      rows.get(a)[i] = b === null ? "" : Number(told(b).toPrecision(5));
     }),
   );
   return {
