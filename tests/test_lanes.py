@@ -276,6 +276,31 @@ def test_a_lane_is_made_where_all_others_gave_way() -> None:
         assert_same(list(engine.translate(requests, options)), hypotheses)
 
 
+def test_the_memory_of_other_graphs_is_not_free_to_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While a model is trained, its graphs hold most of a GPU: reserved, and between two replays not allocated."""
+    from heedful.engines import lanes
+
+    gib = 2**30
+    reserved = {"by graphs": 18 * gib, "unused": 2 * gib}
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda _: 1 * gib + sum(reserved.values()))
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda _: 1 * gib)
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: reserved.pop("unused"))
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (23 * gib - 1 * gib - sum(reserved.values()), 24 * gib))
+    assert lanes._budget(torch.device("cuda")) == 2 * gib  # half of the 2 GiB that were free and the 2 that are now
+
+
+@on_a_gpu
+def test_lanes_leave_what_the_graphs_of_training_hold() -> None:
+    from heedful.engines import lanes
+
+    graph, free = torch.cuda.CUDAGraph(), torch.cuda.mem_get_info()[0]
+    with torch.cuda.graph(graph):
+        torch.empty(int(0.95 * free), dtype=torch.uint8, device=DEVICE)
+    assert lanes._budget(DEVICE) <= torch.cuda.mem_get_info()[0] / 2
+    del graph
+    torch.cuda.empty_cache()
+
+
 @on_a_gpu
 def test_bfloat16_finds_nearly_the_same_scores() -> None:
     model, requests = random_model(1), random_requests(14)

@@ -306,12 +306,16 @@ class Lanes:
 
 
 def _budget(device: torch.device) -> float:
-    """What lanes may take: a share of the GPU's memory, and no more than half of what is free."""
+    """What lanes may take: a share of the GPU's memory, and no more than half of what is free.
+
+    What torch holds and nobody uses is given back and counts as free, but for the memory of other graphs, such as those
+    of training: nobody else can have that.
+    """
     if device.type != "cuda":
         return math.inf
+    torch.cuda.empty_cache()
     free, total = torch.cuda.mem_get_info(device)
-    unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-    return min(SHARE_OF_MEMORY * total, (free + unused) / 2)
+    return min(SHARE_OF_MEMORY * total, free / 2)
 
 
 def _num_entering(shape: StaticShape) -> int:
