@@ -7,11 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from heedful.checkpoint import checkpoint_steps
 from heedful.config import Config, DataConfig
 from heedful.corpus import languages_of
 from heedful.counting import counted
+from heedful.device import lack_of_kernels
 from heedful.languages import base_language, has_spaces
 from heedful.shards import Shards, Side
 from heedful.sizes import num_parameters
@@ -50,7 +52,8 @@ def cautions_at_start(config: Config, device: str) -> list[str]:
     """What can be known before a run has begun."""
     found = _same_files(config) + _same_validation(config) + _languages(config)
     found += _schedule(config, []) + _patience(config)
-    return found + (_long_on_cpu(config) if device == "cpu" else [])
+    of_device = {"cpu": _long_on_cpu, "cuda": _plain_on_gpu}
+    return found + (of_device[device](config) if device in of_device else [])
 
 
 def cautions_of_new_weights(config: Config) -> list[str]:
@@ -129,6 +132,16 @@ def _long_on_cpu(config: Config) -> list[str]:
         f"{train.steps:,} steps of {train.batch_tokens:,} tokens with {parameters / 1e6:.0f} million parameters take "
         f"days on a CPU; --preset tiny or small is meant for one"
     ]
+
+
+def _plain_on_gpu(config: Config) -> list[str]:
+    """On the machine that has it: a plan may be for another one. Precisions but bf16 are not the kernels' at all."""
+    if not torch.cuda.is_available() or config.train.precision not in ("auto", "bf16"):
+        return []
+    lack = lack_of_kernels(torch.device("cuda"), config.model.widest_head)
+    if not lack:
+        return []
+    return [f"our kernels want {lack}; training goes on without them, and takes several times as long"]
 
 
 def _schedule(config: Config, steps: list[int]) -> list[str]:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
+import sysconfig
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
+from itertools import chain
+from pathlib import Path
 
 import torch
 
@@ -16,7 +19,7 @@ DEVICES = ("auto", "cpu", "cuda", "mps")
 ONE_THREAD = ("mps",)  # devices that torch lets one thread alone compute on (pytorch#197805)
 BFLOAT16_CAPABILITY = (8, 0)  # of the GPU; older ones have no such numbers
 OUT_OF_MEMORY = ("can't allocate memory", "Storage size calculation overflowed")  # what torch says of it on a CPU
-COMPILERS = ("gcc", "clang", "cc")
+COMPILERS = ("gcc", "clang")  # that Triton looks for
 # The kernels hold 64 tokens of a whole head in shared memory: heads of 256 do not fit the 99 KB of smaller GPUs, and
 # those of 512 no GPU.
 WIDEST_HEAD = 128
@@ -40,11 +43,32 @@ def choose_device(name: str, *, local_rank: int = 0) -> torch.device:
 
 
 def has_kernels(device: torch.device, widest_head: int) -> bool:
-    """Whether our kernels can run there for such heads: Triton compiles them, and a C compiler what launches them."""
-    if device.type != "cuda" or find_spec("triton") is None or widest_head > WIDEST_HEAD:
-        return False
-    has_compiler = "CC" in os.environ or any(map(shutil.which, COMPILERS))
-    return has_compiler and torch.cuda.get_device_capability(device) >= BFLOAT16_CAPABILITY
+    """Whether our kernels can run there for such heads."""
+    return device.type == "cuda" and not lack_of_kernels(device, widest_head)
+
+
+def lack_of_kernels(device: torch.device, widest_head: int) -> str:
+    """What our kernels want and do not have on this GPU, or "".
+
+    Triton compiles them, and a C compiler, which must find Python's headers, what launches them.
+    """
+    if find_spec("triton") is None:
+        return "Triton (pip install triton)"
+    if "CC" not in os.environ and not any(map(shutil.which, COMPILERS)):
+        return "a C compiler (Debian: apt-get install gcc)"
+    if not _has_headers():
+        return "Python's headers (Debian: apt-get install python3-dev)"
+    if torch.cuda.get_device_capability(device) < BFLOAT16_CAPABILITY:
+        return "a GPU that has bfloat16 (compute capability 8.0)"
+    return f"heads of at most {WIDEST_HEAD} numbers, and these have {widest_head}" if widest_head > WIDEST_HEAD else ""
+
+
+def _has_headers() -> bool:
+    """Where Triton tells the compiler to look, or where the compiler looks by itself."""
+    scheme = sysconfig.get_default_scheme()
+    told = sysconfig.get_paths("posix_prefix" if scheme == "posix_local" else scheme)["include"]
+    known = (os.environ.get(name, "").split(os.pathsep) for name in ("CPATH", "C_INCLUDE_PATH"))
+    return any(Path(folder, "Python.h").is_file() for folder in (told, *chain(*known)) if folder)
 
 
 @contextmanager

@@ -134,7 +134,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "alternatives": {"counting", "errors", "engines", "search", "tokenizer", "translation", "words"},
     "details": {"alignment", "alternatives", "engines", "translation"},
-    "cautions": {"checkpoint", "config", "corpus", "counting", "languages", "shards", "sizes", "tokenizer"},
+    "cautions": {"checkpoint", "config", "corpus", "counting", "device", "languages", "shards", "sizes", "tokenizer"},
     "scores": {"languages"},
     "paper_bleu": {"languages", "scores"},
     "significance": {"errors", "scores"},

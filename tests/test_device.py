@@ -1,10 +1,13 @@
 """Which device is chosen, and what is said when it is not there."""
 
+from pathlib import Path
+
 import pytest
 import torch
 
+from heedful.cautions import cautions_at_start
 from heedful.config import PRESETS, preset, resolve
-from heedful.device import COMPILERS, choose_device, has_kernels
+from heedful.device import COMPILERS, choose_device, has_kernels, lack_of_kernels
 from heedful.errors import DeviceError
 
 
@@ -22,12 +25,47 @@ def test_an_unknown_device_is_named_with_the_known_ones() -> None:
         choose_device("tpu")
 
 
-def test_kernels_are_for_heads_that_fit_them(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> torch.device:
+    """One on which all is there that kernels want."""
     pytest.importorskip("triton")
+    (tmp_path / "Python.h").touch()
     monkeypatch.setenv("CC", COMPILERS[0])
+    monkeypatch.setenv("CPATH", f"nowhere:{tmp_path}")
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
-    gpu = torch.device("cuda", 0)
+    return torch.device("cuda", 0)
+
+
+def test_kernels_are_for_heads_that_fit_them(gpu: torch.device) -> None:
     assert all(has_kernels(gpu, resolve(preset(name)).model.widest_head) for name in PRESETS)
     one_head = resolve({"model": {"num_heads": 1, "d_k": 512, "d_v": 512}})  # table 3, row A
     assert not has_kernels(gpu, one_head.model.widest_head)
     assert not has_kernels(torch.device("cpu"), 64)
+
+
+def test_without_pythons_headers_there_are_no_kernels(gpu: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sysconfig.get_paths", lambda scheme: {"include": "/nowhere"})
+    assert has_kernels(gpu, 64)
+    monkeypatch.delenv("CPATH")
+    assert "python3-dev" in lack_of_kernels(gpu, 64)
+    assert not has_kernels(gpu, 64)
+
+
+def test_the_headers_are_where_triton_looks_for_them(
+    gpu: torch.device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CPATH")
+    told = {"posix_prefix": {"include": str(tmp_path)}, "posix_local": {"include": "/nowhere"}}
+    monkeypatch.setattr("sysconfig.get_paths", told.__getitem__)
+    monkeypatch.setattr("sysconfig.get_default_scheme", lambda: "posix_local")  # as Debian says
+    assert has_kernels(gpu, 64)
+
+
+def test_a_start_without_kernels_says_what_they_lack(gpu: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = resolve(preset("tiny"))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert cautions_at_start(config, "cuda") == []
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (7, 5))
+    (found,) = cautions_at_start(config, "cuda")
+    assert "compute capability 8.0" in found
+    assert cautions_at_start(resolve(preset("tiny"), {"train": {"precision": "fp32"}}), "cuda") == []
