@@ -16,7 +16,7 @@ from heedful import engines
 from heedful.config import ModelConfig
 from heedful.engines import Hypothesis, Request, Sampling, SearchOptions, torch_engine
 from heedful.engines.torch_engine import TorchEngine
-from heedful.errors import CheckpointError, ConfigError, DataError
+from heedful.errors import CheckpointError, ConfigError, DataError, DeviceError
 from heedful.model.state import Decoder, State
 from heedful.model.transformer import Memory, Transformer
 from heedful.search import BeamRule, beam_search
@@ -293,6 +293,24 @@ def test_a_model_that_has_diverged_is_named_and_not_waited_for(options: SearchOp
     torch.nn.init.constant_(broken.embedding.weight_VD, float("nan"))
     with pytest.raises(CheckpointError, match="NaN"):
         list(TorchEngine(broken).translate(random_requests(3), options))
+
+
+def test_too_little_memory_is_one_line_and_the_engine_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine, requests = TorchEngine(random_model(1)), random_requests(4)
+    pairs = [(request.source_ids, request.source_ids) for request in requests]
+    expected, scores = list(engine.translate(requests, BEAM)), list(engine.score(pairs))
+
+    def no_memory(*_: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    with monkeypatch.context() as full:
+        full.setattr(Transformer, "encode", no_memory)
+        with pytest.raises(DeviceError, match="do not fit cpu; a smaller beam needs less"):
+            list(engine.translate(requests, BEAM))
+        with pytest.raises(DeviceError, match="do not fit cpu; let others leave it"):
+            list(engine.score(pairs))
+    assert_same(list(engine.translate(requests, BEAM)), expected, 0.0)
+    assert list(engine.score(pairs)) == scores
 
 
 def test_nothing_in_nothing_out(model: Transformer) -> None:

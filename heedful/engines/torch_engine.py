@@ -17,13 +17,13 @@ import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from heedful.device import has_kernels
+from heedful.device import explained_out_of_memory, has_kernels
 from heedful.engines import Computing, Request, SearchOptions, length_limit, windows
 from heedful.errors import ConfigError, DivergedError
 from heedful.model.state import Decoder, State, max_positions
@@ -35,6 +35,8 @@ from heedful.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from heedful.engines.lanes import Lanes
+
+Found = TypeVar("Found")
 
 PRECISIONS = ("auto", "bf16", "fp32")
 MAX_ROWS = 256  # more do not make a step more efficient
@@ -113,7 +115,12 @@ class TorchEngine:
     def translate(self, requests: Iterable[Request], options: SearchOptions) -> Iterator[list[Hypothesis]]:
         """The hypotheses of each request, in order."""
         stream = self._stream(enumerate(requests), options)
-        return self._in_windows(requests, options) if stream is None else _in_order(stream)
+        found = self._in_windows(requests, options) if stream is None else _in_order(stream)
+        return self._explained(found, "a smaller beam needs less")
+
+    def _explained(self, found: Iterator[Found], remedy: str) -> Iterator[Found]:
+        with explained_out_of_memory(f"the sentences do not fit {self.device}; {remedy}, or take another device"):
+            yield from found
 
     def _in_windows(self, requests: Iterable[Request], options: SearchOptions) -> Iterator[list[Hypothesis]]:
         """A window of them at a time."""
@@ -140,9 +147,12 @@ class TorchEngine:
                 run.append(waiting.popleft())
             yield from _Run(self, run, options).results()
 
-    @torch.no_grad()
     def score(self, pairs: Iterable[tuple[Sequence[int], Sequence[int]]]) -> Iterator[list[float]]:
         """Forced scores, by the computation that training uses."""
+        return self._explained(self._scores(pairs), "let others leave it")
+
+    @torch.no_grad()
+    def _scores(self, pairs: Iterable[tuple[Sequence[int], Sequence[int]]]) -> Iterator[list[float]]:
         budget = min(self.batch_tokens, max(1, SCORED_LOGITS // self.models[0].vocab_size))
         for batch in _in_budget(pairs, budget):
             yield from self._score_batch(batch)
