@@ -7,8 +7,12 @@ on before Triton is loaded. On a GPU they run as they are, from captured graphs,
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
 from itertools import chain
+from unittest.mock import MagicMock
 
 import pytest
 import torch
@@ -287,6 +291,28 @@ def test_the_memory_of_other_graphs_is_not_free_to_lanes(monkeypatch: pytest.Mon
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: reserved.pop("unused"))
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (23 * gib - 1 * gib - sum(reserved.values()), 24 * gib))
     assert lanes._budget(torch.device("cuda")) == 2 * gib  # half of the 2 GiB that were free and the 2 that are now
+
+
+def test_threads_capture_their_graphs_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    from heedful.engines import lanes
+
+    under_way: list[int] = []
+
+    @contextmanager
+    def capture(*_: object, **__: object) -> Iterator[None]:
+        under_way.append(len(under_way))
+        time.sleep(0.01)
+        yield
+        under_way.pop()
+
+    for name, fake in {"Stream": MagicMock(), "current_stream": MagicMock(), "CUDAGraph": object}.items():
+        monkeypatch.setattr(torch.cuda, name, fake)
+    monkeypatch.setattr(torch.cuda, "stream", nullcontext)
+    monkeypatch.setattr(torch.cuda, "graph", capture)
+    seen: list[int] = []
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(lambda _: lanes._captured(lambda: seen.append(len(under_way)), None), range(4)))
+    assert sorted(seen) == [0] * 4 * lanes.WARM_UP_RUNS + [1] * 4
 
 
 @on_a_gpu

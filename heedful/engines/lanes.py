@@ -10,6 +10,7 @@ interpreter, for tests. It knows no requests' order and no text.
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain, islice
@@ -37,6 +38,7 @@ ROUND_STEPS = 4  # steps between two looks at who is done
 ENCODER_ROWS = (256, 1024, 4096, 16384)  # source tokens that enter at once
 SHARE_OF_MEMORY = 0.15  # that the lanes of a model may take of a GPU's
 WARM_UP_RUNS = 2  # kernels are compiled and libraries made ready before a graph is captured
+_CAPTURING = threading.Lock()  # torch captures one graph at a time in a process, on one stream
 
 
 class Newcomer(NamedTuple):
@@ -249,17 +251,18 @@ class Lane:
 
 
 def _captured(work: Callable[[], object], pool: Any) -> torch.cuda.CUDAGraph:
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        for _ in range(WARM_UP_RUNS):
+    with _CAPTURING:
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(WARM_UP_RUNS):
+                work()
+        torch.cuda.current_stream().wait_stream(stream)
+        graph = torch.cuda.CUDAGraph()
+        # Other threads may ask for pinned memory meanwhile, which must not end the capture.
+        with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
             work()
-    torch.cuda.current_stream().wait_stream(stream)
-    graph = torch.cuda.CUDAGraph()
-    # Other threads may ask for pinned memory meanwhile, which must not end the capture.
-    with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
-        work()
-    return graph
+        return graph
 
 
 class Lanes:
@@ -294,12 +297,13 @@ class Lanes:
         self._idle[lane.key] = lane
 
     def _make_room(self, needed: int) -> None:
-        taken = sum(self._bytes(*key[:3]) for key in self._idle)
-        for key in list(self._idle):
+        idle = list(self._idle)  # other threads take lanes and give them back meanwhile
+        taken = sum(self._bytes(*key[:3]) for key in idle)
+        for key in idle:
             if taken + needed <= self.budget:
                 return
             taken -= self._bytes(*key[:3])
-            del self._idle[key]
+            self._idle.pop(key, None)
 
     def _bytes(self, rule: BeamRule, num_slots: int, capacity: int) -> int:
         return num_slots * self.decoder.slot_bytes(rule.width, capacity)
