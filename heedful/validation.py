@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 import numpy as np
+from torch import Tensor
 
 from heedful.batching import Numbers, make_batch
 from heedful.config import Config
@@ -24,6 +25,7 @@ from heedful.training import Scores, StoppedError, Validate
 T = TypeVar("T")
 Stop = Callable[[], bool]
 
+LOGITS = 2**27  # at a time: half a gigabyte of float32
 BLEU_SENTENCES = 1000  # the first ones: enough to see where a run is going
 
 
@@ -52,10 +54,16 @@ def mean_loss(model: Transformer, shards: Shards, *, rows: int, stop: Stop) -> f
     for pairs_N in until_stopped(in_order(shards, rows), stop):
         batch = make_batch(shards, pairs_N).to(model.device)
         hidden_TD = model.decode(batch.target_in, model.encode(batch.source))
-        sums = projected_loss(hidden_TD, model.embedding.weight_VD, batch.target_out_T, 0.0)
-        total += float(sums.negative_log_likelihood)
+        total += _summed(hidden_TD, model.embedding.weight_VD, batch.target_out_T)
         tokens += batch.num_target_tokens
     return total / tokens
+
+
+def _summed(hidden_TD: Tensor, weight_VD: Tensor, target_T: Tensor) -> float:
+    """In parts: where training fits, the float32 logits of a whole batch, and their logarithms, need not."""
+    rows = max(1, LOGITS // weight_VD.size(0))
+    parts = zip(hidden_TD.split(rows), target_T.split(rows), strict=True)
+    return sum(float(projected_loss(hidden, weight_VD, ids, 0.0).negative_log_likelihood) for hidden, ids in parts)
 
 
 def in_order(shards: Shards, rows: int) -> Iterator[Numbers]:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import Tensor
 from torch.nn import functional as F
 
 from heedful import validation
 from heedful.batching import make_batch
 from heedful.config import Config, resolve
 from heedful.engines import Hypothesis, Request, SearchOptions
+from heedful.loss import LossSums, projected_loss
 from heedful.model.transformer import Transformer
 from heedful.shards import Shards
 from heedful.tokenizer import Tokenizer
@@ -66,6 +69,22 @@ def test_the_loss_is_torchs_mean_over_all_tokens_whatever_the_batches(rows: int)
     with torch.no_grad():
         found, expected = mean_loss(random, data, rows=rows, stop=never), loss_by_hand(random, data)
     assert found == pytest.approx(expected, rel=1e-12)
+
+
+def test_the_loss_needs_no_more_logits_at_a_time_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    data, random = uneven(23), model()
+    held: list[int] = []
+
+    def recorded(hidden_TD: Tensor, *others: Any) -> LossSums:
+        held.append(hidden_TD.size(0) * VOCAB_SIZE)
+        return projected_loss(hidden_TD, *others)
+
+    monkeypatch.setattr("heedful.validation.LOGITS", 5 * VOCAB_SIZE + 1)
+    monkeypatch.setattr("heedful.validation.projected_loss", recorded)
+    with torch.no_grad():
+        found, expected = mean_loss(random, data, rows=40, stop=never), loss_by_hand(random, data)
+    assert found == pytest.approx(expected, rel=1e-12)
+    assert max(held) == 5 * VOCAB_SIZE
 
 
 def longer_side(data: Shards, pairs: list[int]) -> int:
