@@ -152,7 +152,7 @@ class TrainConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     validate_steps: Positive = 1250
     patience: Count = 0  # validations without a better loss before the run ends; 0: never
     seed: Annotated[int, Meta(ge=0, lt=2**32)] = 1
-    precision: Literal["auto", "fp32", "bf16", "fp64"] = "auto"  # auto: bf16 on CUDA, fp32 elsewhere
+    precision: Literal["auto", "fp32", "bf16", "fp64"] = "auto"  # auto: bf16 where CUDA has it, fp32 elsewhere
 
     @property
     def micro_batch_tokens(self) -> int:

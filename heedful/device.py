@@ -17,7 +17,7 @@ from heedful.errors import DeviceError
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
 ONE_THREAD = ("mps",)  # devices that torch lets one thread alone compute on (pytorch#197805)
-BFLOAT16_CAPABILITY = (8, 0)  # of the GPU; older ones have no such numbers
+BFLOAT16_CAPABILITY = (8, 0)  # of the GPU; torch makes older ones take other numbers for it, which is slow
 OUT_OF_MEMORY = ("can't allocate memory", "Storage size calculation overflowed")  # what torch says of it on a CPU
 COMPILERS = ("gcc", "clang")  # that Triton looks for
 # The kernels hold 64 tokens of a whole head in shared memory: heads of 256 do not fit the 99 KB of smaller GPUs, and
@@ -42,6 +42,11 @@ def choose_device(name: str, *, local_rank: int = 0) -> torch.device:
     return torch.device(name, local_rank) if name == "cuda" else torch.device(name)
 
 
+def has_bfloat16(device: torch.device) -> bool:
+    """Whether it computes in bfloat16 itself, and fast."""
+    return device.type == "cuda" and torch.cuda.get_device_capability(device) >= BFLOAT16_CAPABILITY
+
+
 def has_kernels(device: torch.device, widest_head: int) -> bool:
     """Whether our kernels can run there for such heads."""
     return device.type == "cuda" and not lack_of_kernels(device, widest_head)
@@ -58,7 +63,7 @@ def lack_of_kernels(device: torch.device, widest_head: int) -> str:
         return "a C compiler (Debian: apt-get install gcc)"
     if not _has_headers():
         return "Python's headers (Debian: apt-get install python3-dev)"
-    if torch.cuda.get_device_capability(device) < BFLOAT16_CAPABILITY:
+    if not has_bfloat16(device):
         return "a GPU that has bfloat16 (compute capability 8.0)"
     return f"heads of at most {WIDEST_HEAD} numbers, and these have {widest_head}" if widest_head > WIDEST_HEAD else ""
 

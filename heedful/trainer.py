@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from heedful.batching import Batch, NumberedBatch, derived_seed
 from heedful.checkpoint import Snapshot, load_weights, refuse_other_shapes
 from heedful.config import Config, TrainConfig
+from heedful.device import has_bfloat16
 from heedful.distributed import World
 from heedful.errors import CheckpointError, DeviceError
 from heedful.model.transformer import Transformer
@@ -176,10 +177,10 @@ def make_optimizer(model: Transformer, weight_decay: float) -> torch.optim.Adam:
 
 
 def resolved_precision(train: TrainConfig, device: torch.device) -> str:
-    """fp32, bf16 or fp64: `auto` is bf16 on CUDA and fp32 elsewhere."""
+    """fp32, bf16 or fp64: `auto` is bf16 where CUDA has it and fp32 elsewhere."""
     if train.precision == "fp64" and device.type == "mps":
         raise DeviceError("train.precision = fp64 is not possible on mps; use fp32, or --device cpu")
-    return train.precision if train.precision != "auto" else ("bf16" if device.type == "cuda" else "fp32")
+    return train.precision if train.precision != "auto" else ("bf16" if has_bfloat16(device) else "fp32")
 
 
 @contextmanager

@@ -77,6 +77,7 @@ ALLOWED: dict[str, set[str]] = {
     "trainer": {
         "errors",
         "config",
+        "device",
         "batching",
         "model",
         "schedule",

@@ -9,6 +9,7 @@ from heedful.cautions import cautions_at_start
 from heedful.config import PRESETS, preset, resolve
 from heedful.device import COMPILERS, choose_device, has_kernels, lack_of_kernels
 from heedful.errors import DeviceError
+from heedful.trainer import resolved_precision
 
 
 def test_each_process_needs_a_gpu_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,3 +70,14 @@ def test_a_start_without_kernels_says_what_they_lack(gpu: torch.device, monkeypa
     (found,) = cautions_at_start(config, "cuda")
     assert "compute capability 8.0" in found
     assert cautions_at_start(resolve(preset("tiny"), {"train": {"precision": "fp32"}}), "cuda") == []
+
+
+@pytest.mark.parametrize(("capability", "precision"), [((9, 0), "bf16"), ((8, 0), "bf16"), ((7, 5), "fp32")])
+def test_a_gpu_without_bfloat16_trains_in_float32_unless_told(
+    capability: tuple[int, int], precision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    gpu = torch.device("cuda", 0)
+    assert resolved_precision(resolve({}).train, gpu) == precision
+    assert resolved_precision(resolve({"train": {"precision": "bf16"}}).train, gpu) == "bf16"
+    assert resolved_precision(resolve({}).train, torch.device("cpu")) == "fp32"
