@@ -11,6 +11,7 @@ import queue
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +94,12 @@ def _own_stream(copied: torch.cuda.Event | None) -> AbstractContextManager[Any]:
     """A stream that waits for the copies and for nothing that is asked of the GPU after them."""
     if copied is None:
         return nullcontext()
-    stream = torch.cuda.Stream()
+    stream = _stream(torch.cuda.current_device())
     stream.wait_event(copied)
     return torch.cuda.stream(stream)
+
+
+@cache
+def _stream(device_index: int) -> torch.cuda.Stream:
+    """The same each time: torch has 32, which it gives out in turns, and on one of them graphs are captured."""
+    return torch.cuda.Stream(device_index)

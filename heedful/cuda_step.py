@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
+from heedful.cuda_graphs import WARM_UP_RUNS, capturing, recorded
 from heedful.mixed_precision import MixedPrecision
 from heedful.model.dropout import seeded_places
 from heedful.model.layers import use_kernels
@@ -28,8 +29,6 @@ from heedful.tiles import StaticShape
 # Is it a step's first micro-batch? → its loss sums, once for each part of the computation.
 Computation: TypeAlias = Callable[[bool], Iterator[Tensor]]
 Graphs: TypeAlias = list[tuple[torch.cuda.CUDAGraph, Tensor]]  # one for each part, and the sums it leaves
-
-WARM_UP_RUNS = 2  # kernels are compiled and libraries made ready before a graph is captured
 
 
 class CudaStep:
@@ -137,27 +136,17 @@ class CudaStep:
 
     def _captured(self, compute: Computation, first: bool) -> Graphs:
         gradients = [gradient.clone() for gradient in self.mixed.gradients]
-        stream = torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            for _ in range(WARM_UP_RUNS):
-                num_parts = len(list(compute(first)))
-        torch.cuda.current_stream().wait_stream(stream)
-        parts = compute(first)  # between its parts it keeps alive what the next one needs
-        graphs = [self._captured_part(parts) for _ in range(num_parts)]
-        for gradient, before in zip(self.mixed.gradients, gradients, strict=True):
-            gradient.copy_(before)
-        return graphs
-
-    def _captured_part(self, parts: Iterator[Tensor]) -> tuple[torch.cuda.CUDAGraph, Tensor]:
-        graph = torch.cuda.CUDAGraph()
         # The parts of a micro-batch run in the order of their capture, and nothing of another micro-batch runs between
         # them; so all graphs share their memory.
         self._pool = self._pool or torch.cuda.graph_pool_handle()
-        # Another thread packs batches meanwhile and may ask for pinned memory, which must not end the capture.
-        with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
-            sums_2 = next(parts)
-        return graph, sums_2
+        with capturing():
+            for _ in range(WARM_UP_RUNS):
+                num_parts = len(list(compute(first)))
+            parts = compute(first)  # between its parts it keeps alive what the next one needs
+            graphs = [recorded(lambda: next(parts), self._pool) for _ in range(num_parts)]
+        for gradient, before in zip(self.mixed.gradients, gradients, strict=True):
+            gradient.copy_(before)
+        return graphs
 
 
 def _replayed(graphs: Graphs) -> Iterator[Tensor]:

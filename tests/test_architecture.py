@@ -70,7 +70,8 @@ ALLOWED: dict[str, set[str]] = {
     "mixed_precision": set(),
     "moving_average": set(),
     "r_drop": {"packed"},
-    "cuda_step": {"mixed_precision", "model", "packed", "r_drop", "tiles"},
+    "cuda_graphs": set(),
+    "cuda_step": {"cuda_graphs", "mixed_precision", "model", "packed", "r_drop", "tiles"},
     "passes": {"config", "shards", "batching", "model", "loss", "r_drop", "device", "distributed", "cuda_step"},
     "checkpoint_writer": {"config", "checkpoint", "device"},
     "totals": {"distributed"},
@@ -104,6 +105,7 @@ ALLOWED: dict[str, set[str]] = {
     "sampling": {"search"},
     "engines": {
         "counting",
+        "cuda_graphs",
         "errors",
         "config",
         "tokenizer",

@@ -7,12 +7,9 @@ on before Triton is loaded. On a GPU they run as they are, from captured graphs,
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
 from itertools import chain
-from unittest.mock import MagicMock
 
 import pytest
 import torch
@@ -293,26 +290,14 @@ def test_the_memory_of_other_graphs_is_not_free_to_lanes(monkeypatch: pytest.Mon
     assert lanes._budget(torch.device("cuda")) == 2 * gib  # half of the 2 GiB that were free and the 2 that are now
 
 
-def test_threads_capture_their_graphs_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    from heedful.engines import lanes
-
-    under_way: list[int] = []
-
-    @contextmanager
-    def capture(*_: object, **__: object) -> Iterator[None]:
-        under_way.append(len(under_way))
-        time.sleep(0.01)
-        yield
-        under_way.pop()
-
-    for name, fake in {"Stream": MagicMock(), "current_stream": MagicMock(), "CUDAGraph": object}.items():
-        monkeypatch.setattr(torch.cuda, name, fake)
-    monkeypatch.setattr(torch.cuda, "stream", nullcontext)
-    monkeypatch.setattr(torch.cuda, "graph", capture)
-    seen: list[int] = []
-    with ThreadPoolExecutor(4) as threads:
-        list(threads.map(lambda _: lanes._captured(lambda: seen.append(len(under_way)), None), range(4)))
-    assert sorted(seen) == [0] * 4 * lanes.WARM_UP_RUNS + [1] * 4
+@on_a_gpu
+def test_threads_may_translate_at_once() -> None:
+    requests, engines = random_requests(6), [lane_engine(random_model(1)) for _ in range(2)]
+    jobs = [(each, SearchOptions(width)) for width in (1, 2, 3) for each in engines]
+    with ThreadPoolExecutor(6) as threads:
+        found = threads.map(lambda job: list(job[0].translate(requests, job[1])), jobs)
+        for (_, options), hypotheses in zip(jobs, found, strict=True):
+            assert_same(hypotheses, plain_results(random_model(1), requests, options))
 
 
 @on_a_gpu
@@ -321,7 +306,7 @@ def test_lanes_leave_what_the_graphs_of_training_hold() -> None:
 
     graph, free = torch.cuda.CUDAGraph(), torch.cuda.mem_get_info()[0]
     with torch.cuda.graph(graph):
-        torch.empty(int(0.95 * free), dtype=torch.uint8, device=DEVICE)
+        torch.empty(int(0.95 * free), dtype=torch.uint8, device=DEVICE)[:1].zero_()
     assert lanes._budget(DEVICE) <= torch.cuda.mem_get_info()[0] / 2
     del graph
     torch.cuda.empty_cache()

@@ -10,7 +10,6 @@ interpreter, for tests. It knows no requests' order and no text.
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain, islice
@@ -21,6 +20,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from heedful.cuda_graphs import captured
 from heedful.engines.beam_kernels import advance, best_tokens
 from heedful.engines.slots import NO_HYPOTHESIS, NOT_DONE, Found, empty_found, empty_slots, enter, trace_back
 from heedful.errors import DivergedError
@@ -37,8 +37,6 @@ MAX_SLOTS, MAX_ROWS = 1024, 2048  # more do not make a step more efficient; R = 
 ROUND_STEPS = 4  # steps between two looks at who is done
 ENCODER_ROWS = (256, 1024, 4096, 16384)  # source tokens that enter at once
 SHARE_OF_MEMORY = 0.15  # that the lanes of a model may take of a GPU's
-WARM_UP_RUNS = 2  # kernels are compiled and libraries made ready before a graph is captured
-_CAPTURING = threading.Lock()  # torch captures one graph at a time in a process, on one stream
 
 
 class Newcomer(NamedTuple):
@@ -247,22 +245,7 @@ class Lane:
         elif name in self._graphs:
             self._graphs[name].replay()
         else:
-            self._graphs[name] = _captured(work, self.pool)
-
-
-def _captured(work: Callable[[], object], pool: Any) -> torch.cuda.CUDAGraph:
-    with _CAPTURING:
-        stream = torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            for _ in range(WARM_UP_RUNS):
-                work()
-        torch.cuda.current_stream().wait_stream(stream)
-        graph = torch.cuda.CUDAGraph()
-        # Other threads may ask for pinned memory meanwhile, which must not end the capture.
-        with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
-            work()
-        return graph
+            self._graphs[name] = captured(work, self.pool)
 
 
 class Lanes:
@@ -273,7 +256,7 @@ class Lanes:
         is_cuda = model.device.type == "cuda"
         self.pool = torch.cuda.graph_pool_handle() if is_cuda else None
         # torch takes no graph into a pool whose last one is gone, as when every lane has made room for another.
-        self._keeper = _captured(lambda: torch.zeros(1, device=model.device).add_(1), self.pool) if is_cuda else None
+        self._keeper = captured(lambda: torch.zeros(1, device=model.device).add_(1), self.pool) if is_cuda else None
         self.budget = _budget(model.device)
         self._idle: dict[tuple[BeamRule, int, int, bool], Lane] = {}
 
