@@ -14,13 +14,13 @@ from pathlib import Path
 import msgspec
 
 from heedful import __version__
-from heedful.card import Evaluation, holding, identify, text_file, write_card, write_translations
+from heedful.card import Evaluation, TextFile, holding, identify, text_file, write_card, write_translations
 from heedful.card_tables import to_markdown
 from heedful.checkpoint import find_model, weights_digest
 from heedful.corpus import read_lines, refuse_odd_names, refuse_pipe, refuse_tsv
 from heedful.counting import counted
 from heedful.errors import CheckpointError, DataError
-from heedful.evaluation import Perplexity, contrastive_accuracy, evaluate_model, perplexities
+from heedful.evaluation import Perplexity, Report, contrastive_accuracy, evaluate_model, perplexities
 from heedful.languages import has_spaces
 from heedful.model_card import card_of, new_card
 from heedful.provenance import commit, machine, now
@@ -36,6 +36,19 @@ class Evaluated:
     evaluation: Evaluation
     translations: tuple[str, ...]
     weights_sha256: str = ""  # of the first model; empty: not known
+
+
+@dataclass(frozen=True, slots=True)
+class _TestSet:
+    """What is in the files of a test set, and the files as the card names them."""
+
+    names: tuple[str, ...]  # of source and references, for errors
+    source_file: TextFile
+    reference_files: tuple[TextFile, ...]
+    contrast_file: TextFile | None
+    cases: list[list[str]]
+    lines: list[str]
+    targets: list[list[str]]
 
 
 class _Recorder:
@@ -89,40 +102,18 @@ def evaluate_translator(
 
     `contrast` is a TSV of source, right and wrong target.
     """
-    for path in (source, *references, *([contrast] if contrast else [])):
-        refuse_pipe(path)
-        refuse_odd_names([path.name])
-    for path in (source, *references):
-        refuse_tsv(path)
-    source_file, reference_files = text_file(source), tuple(map(text_file, references))
-    contrast_file = text_file(contrast) if contrast else None
+    test = _read(source, references, contrast)
     code, computing = commit(), translator.engine.computing(translator.options)
-    cases = contrast_cases(contrast) if contrast else None
-    lines, targets = list(read_lines(source)), [list(read_lines(path)) for path in references]
-    recorder, language = _Recorder(translator), language or translator.target_language
-    report = evaluate_model(
-        recorder,
-        lines,
-        targets,
-        language=language,
-        source_name=str(source),
-        reference_names=[str(path) for path in references],
-    )
-    perplexity, notes = _perplexity_or_why_not(translator, lines, targets[0], language)
-    report = msgspec.structs.replace(
-        report,
-        perplexity=perplexity,
-        contrastive_accuracy=accuracy(translator, cases) if cases else None,
-        notes=(*report.notes, *notes),
-    )
-    name, digest = identify(source_file, reference_files)
-    few = len(lines) <= MAX_RESAMPLED_LINES
+    recorder = _Recorder(translator)
+    report = _report(recorder, test, language or translator.target_language)
+    name, digest = identify(test.source_file, test.reference_files)
+    few = len(test.lines) <= MAX_RESAMPLED_LINES
     evaluation = Evaluation(
         name=name,
         sha256=digest,
-        source=source_file,
-        references=reference_files,
-        contrast=contrast_file,
+        source=test.source_file,
+        references=test.reference_files,
+        contrast=test.contrast_file,
         date=now(),
         version=__version__,
         commit=code,
@@ -132,9 +123,47 @@ def evaluate_translator(
         alpha=translator.options.alpha,
         seconds=recorder.seconds,
         report=report,
-        sentence_counts=packed_counts(recorder.texts, targets, tokenizer=report.tokenizer.name) if few else {},
+        sentence_counts=packed_counts(recorder.texts, test.targets, tokenizer=report.tokenizer.name) if few else {},
     )
     return Evaluated(evaluation, tuple(recorder.texts))
+
+
+def _read(source: Path, references: Sequence[Path], contrast: Path | None) -> _TestSet:
+    """All that is wrong with the files is said before the work begins."""
+    for path in (source, *references, *([contrast] if contrast else [])):
+        refuse_pipe(path)
+        refuse_odd_names([path.name])
+    for path in (source, *references):
+        refuse_tsv(path)
+    return _TestSet(
+        names=(str(source), *map(str, references)),
+        source_file=text_file(source),
+        reference_files=tuple(map(text_file, references)),
+        contrast_file=text_file(contrast) if contrast else None,
+        cases=contrast_cases(contrast) if contrast else [],
+        lines=list(read_lines(source)),
+        targets=[list(read_lines(path)) for path in references],
+    )
+
+
+def _report(recorder: _Recorder, test: _TestSet, language: str) -> Report:
+    source_name, *reference_names = test.names
+    report = evaluate_model(
+        recorder,
+        test.lines,
+        test.targets,
+        language=language,
+        source_name=source_name,
+        reference_names=reference_names,
+    )
+    translator = recorder.translator
+    perplexity, notes = _perplexity_or_why_not(translator, test.lines, test.targets[0], language)
+    return msgspec.structs.replace(
+        report,
+        perplexity=perplexity,
+        contrastive_accuracy=accuracy(translator, test.cases) if test.cases else None,
+        notes=(*report.notes, *notes),
+    )
 
 
 def _perplexity_or_why_not(
