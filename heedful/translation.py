@@ -154,7 +154,7 @@ class Translator:
     ) -> Self:
         """From a run folder, a model folder or a checkpoint; several of them translate together, as an ensemble.
 
-        In precision "fp32" a translation does not depend on what else is translated, on CUDA neither.
+        In precision "fp32" a translation hardly depends on what else is translated, on CUDA neither.
         """
         if any(isinstance(model, list | tuple) for model in models):
             raise TypeError("load takes each model by itself: load(one, another)")
