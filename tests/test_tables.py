@@ -109,11 +109,12 @@ def test_the_tables_in_the_repository_are_up_to_date() -> None:
     ],
 )
 def test_the_kinds_of_bleu_lie_as_far_apart_as_the_document_says(recipe: str, test: str, said: str) -> None:
-    (row,) = [row for row in tables.read_rows(tables.RESULTS) if row.name == recipe]
-    reports = [each.report for card in row.cards for each in card.evaluations if each.name.startswith(test)]
+    """In all recipes of the text, that for CPUs among them."""
+    cards = [card for row in tables.read_rows(tables.RESULTS) if row.name.startswith(recipe) for card in row.cards]
+    reports = [each.report for card in cards for each in card.evaluations if each.name.startswith(test)]
     apart = {f"{report.paper_bleu.value - report.bleu.value:.1f}" for report in reports if report.paper_bleu}
     text = (tables.ROOT / "docs" / "evaluation.md").read_text(encoding="utf-8")
-    assert said.format(" to ".join(sorted(apart))) in " ".join(text.split())
+    assert said.format(" to ".join(sorted({min(apart), max(apart)}))) in " ".join(text.split())
 
 
 def test_no_card_in_the_repository_holds_text_or_a_path() -> None:
