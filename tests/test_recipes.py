@@ -50,6 +50,17 @@ def test_the_examples_fetch_text_to_where_they_look_for_it() -> None:
     assert re.findall(r"--data (data\S+)", str(run.__doc__)) == ["data/multi30k"]
 
 
+def test_the_built_in_recipes_write_their_text_to_folders_of_their_own() -> None:
+    """`heedful corpus` does not write over what another pair has left."""
+    folders = {}
+    for path in (path for path in RECIPES if path.stem.startswith("built-in")):
+        (folders[path.stem],) = re.findall(r"heedful corpus --pair \S+ -o (\S+)", path.read_text(encoding="utf-8"))
+        data = load(path).data
+        files = (*data.source, *data.target, *data.valid_source, *data.valid_target)
+        assert {str(Path(file).parent) for file in files} == {folders[path.stem]}
+    assert len(set(folders.values())) == len(folders) > 1
+
+
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
 def test_every_recipe_can_be_run_from_a_folder_of_data(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
