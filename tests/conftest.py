@@ -19,6 +19,13 @@ settings.register_profile("heedful", settings.get_profile("fresh"), derandomize=
 settings.load_profile("heedful")
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say what was not tested for want of something that can be installed: such a reason begins with NO."""
+    reasons = {report.longrepr[2].removeprefix("Skipped: ") for report in terminalreporter.stats.get("skipped", [])}
+    for reason in sorted(reason for reason in reasons if reason.startswith("NO ")):
+        terminalreporter.write_line(reason)
+
+
 @pytest.fixture(autouse=True)
 def seeded() -> None:
     """The same numbers each time."""

@@ -160,6 +160,13 @@ def test_every_make_target_that_the_readme_names_exists() -> None:
         assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE)
 
 
+def test_without_a_browser_the_tests_say_that_the_page_was_not_tested() -> None:
+    surroundings = {"PYTHONPATH": str(ROOT), "PATH": "/nowhere"}
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "tests/test_page.py"]
+    done = subprocess.run(command, cwd=ROOT, env=surroundings, capture_output=True, text=True, check=False)
+    assert "NO BROWSER: the page is NOT TESTED; apt-get install chromium\n" in done.stdout
+
+
 def test_the_list_of_public_names_is_true() -> None:
     for name in heedful.__all__:
         assert getattr(heedful, name) is not None
