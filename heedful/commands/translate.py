@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 
 ALTERNATIVES = (
-    "With --format jsonl: the N likeliest words at the place of each word, most often itself among them, "
-    "with the probability of the piece that they begin with."
+    "With --format jsonl: the N likeliest words at the place of each word of the best translation, most often itself "
+    "among them, with the probability of the piece that they begin with."
 )
 
 
