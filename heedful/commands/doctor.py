@@ -9,10 +9,12 @@ import click
 
 from heedful.commands.options import FILE
 
+DEFAULT = "[default: the run's, the built-in corpus's, or random ones]"
+
 
 @click.command(short_help="Does every way to compute a model agree?")
 @click.argument("model", type=FILE)
-@click.option("-s", "--source", type=FILE, help="Sentences to look at.  [default: the run's, or the built-in corpus's]")
+@click.option("-s", "--source", type=FILE, help=f"Sentences to look at.  {DEFAULT}")
 @click.option("-t", "--target", type=FILE, help="Their translations.")
 def doctor(model: Path, source: Path | None, target: Path | None) -> None:
     """Compare training graph, decoding and exports of MODEL; exit code 1 where something does not agree."""
