@@ -6,6 +6,7 @@ names of files and the small validation text; it writes nothing.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +19,7 @@ from heedful.config import TEXT_FILES, Config, DataConfig, Layer, differences, t
 from heedful.corpus import fingerprint, is_tsv, languages_of, read_pairs, refuse_odd_names, refuse_pipe
 from heedful.counting import counted
 from heedful.errors import CheckpointError, ConfigError, DataError
-from heedful.run_folder import MODEL, TOKENIZER, TRAINING_DATA, Plan, has_begun, make_plan
+from heedful.run_folder import CHECKPOINTS, MODEL, TOKENIZER, TRAINING_DATA, Plan, has_begun, make_plan
 from heedful.starts import read_base
 from heedful.tokenizer import Tokenizer
 
@@ -39,6 +40,7 @@ class Order:
 
 def plan(order: Order) -> Plan:
     """The settings of this start, checked; languages taken from the files' names where they are not set."""
+    _refuse_unseen_checkpoints(order.run)
     fine_tuned = [_layer_of_model(order.from_model)] if order.from_model else []
     made = make_plan(order.run, preset_name=order.preset, layers=[*fine_tuned, *order.layers])
     if order.from_model:
@@ -121,6 +123,18 @@ def _refuse_missing(made: Plan) -> None:
     for name, (_, files) in made.changed.items():
         if name in TEXT and (missing := [file for file in files if not Path(file).exists()]):
             raise DataError(f"{missing[0]}: no such file ({name})")
+
+
+def _refuse_unseen_checkpoints(run: Path) -> None:
+    """A link to a disk that is not there now, or a folder that is not ours to read: a run would begin anew."""
+    folder = run / CHECKPOINTS
+    if os.path.lexists(folder):
+        try:
+            os.listdir(folder)
+        except OSError as error:
+            raise CheckpointError(
+                f"{folder}: cannot be read ({error.strerror}), and the run goes on from what is there"
+            ) from None
 
 
 def _refuse_to_begin_anew(run: Path) -> None:

@@ -164,6 +164,25 @@ def test_a_finished_run_without_its_checkpoints_is_not_trained_again(text: Path,
     assert on.model
 
 
+@pytest.mark.parametrize("has_text", [True, False])
+def test_checkpoints_on_a_disk_that_is_not_there_now_are_not_taken_for_none(
+    text: Path, tmp_path: Path, has_text: bool
+) -> None:
+    run = tmp_path / "run"
+    start(run, files(text), {"train": {"steps": 20}})
+    shutil.rmtree(run / "model")
+    (run / "checkpoints").rename(tmp_path / "disk")
+    (run / "checkpoints").symlink_to(tmp_path / "gone")
+    if not has_text:
+        shutil.rmtree(run / "data")
+    before = {path.name: path.read_bytes() for path in run.iterdir() if path.is_file()}
+    with pytest.raises(CheckpointError, match=r"checkpoints: cannot be read \(No such file or directory\)"):
+        start(run, files(text))
+    assert {path.name: path.read_bytes() for path in run.iterdir() if path.is_file()} == before
+    (tmp_path / "disk").rename(tmp_path / "gone")
+    assert any("going on from step 20" in line for line in start(run, files(text))[2])
+
+
 def test_a_finished_run_whose_weights_are_gone_is_not_taken_for_an_unfinished_one(text: Path, tmp_path: Path) -> None:
     run = start(tmp_path / "run", files(text), {"train": {"steps": 20}})[0].run
     weights = run / "model" / "model.safetensors"
