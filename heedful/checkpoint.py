@@ -233,6 +233,8 @@ def load_snapshot(folder: Path) -> Snapshot:
     """Read a whole checkpoint."""
     try:
         state = dict(json.loads((folder / STATE).read_text(encoding="utf-8")))
+    except PermissionError:
+        raise  # it may be whole, and must not be removed for that
     except (OSError, ValueError, TypeError) as error:
         raise CheckpointError(f"{folder / STATE}: cannot be read ({error}); remove this checkpoint") from None
     return Snapshot(load_tensors(folder / WEIGHTS), load_tensors(folder / MOMENTS), state)
@@ -241,10 +243,12 @@ def load_snapshot(folder: Path) -> Snapshot:
 def load_tensors(path: Path) -> dict[str, Tensor]:
     """The tensors of one of our safetensors files."""
     try:
-        with safe_open(path, framework="pt") as file:
+        with path.open("rb"), safe_open(path, framework="pt") as file:
             if (file.metadata() or {}).get("format") != FORMAT["format"]:
                 raise CheckpointError(f"{path}: not written by heedful")
             return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (the file is no mapping)
+    except PermissionError:
+        raise  # safetensors would say that there is no such file
     except (OSError, SafetensorError) as error:
         raise CheckpointError(f"{path}: truncated, or no safetensors file ({error})") from None
 

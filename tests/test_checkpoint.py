@@ -1,13 +1,16 @@
 """Checkpoints: whole or not there at all; what to resume from, what to average, what a MODEL may be."""
 
+import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -276,6 +279,22 @@ def test_a_spoilt_state_is_named(tmp_path: Path) -> None:
     folder = save_checkpoint(tmp_path, 3, snapshot(1.0))
     (folder / "state.json").write_text("{", encoding="utf-8")
     with pytest.raises(CheckpointError, match=r"state\.json"):
+        checkpoint.load_snapshot(folder)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "state.safetensors", "state.json"])
+def test_a_checkpoint_that_is_not_ours_to_read_is_not_called_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    folder, open_file = save_checkpoint(tmp_path, 3, snapshot(1.0)), io.open
+
+    def refuse(path: Path, *arguments: Any, **named: Any) -> Any:
+        if Path(path) == folder / name:
+            raise PermissionError(13, "Permission denied", str(path))
+        return open_file(path, *arguments, **named)
+
+    monkeypatch.setattr(io, "open", refuse)
+    with pytest.raises(PermissionError, match=re.escape(name)):
         checkpoint.load_snapshot(folder)
 
 
