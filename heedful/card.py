@@ -25,7 +25,7 @@ from heedful.evaluation import Report
 from heedful.provenance import Machine
 from heedful.run_folder import CONFIG, MODEL
 from heedful.starts import STARTS, Base, Share
-from heedful.whole import write_whole
+from heedful.whole import write_together, write_whole
 
 CARD, MARKDOWN, EVALUATIONS = "card.json", "card.md", "evaluations"
 FORMAT = 1
@@ -196,16 +196,18 @@ def identify(source: TextFile, references: Sequence[TextFile]) -> tuple[str, str
 
 
 def write_card(folder: Path, card: Card, markdown: str) -> None:
-    """card.json and card.md, each whole or not at all."""
-    _write(folder / MARKDOWN, markdown)
-    _write(folder / CARD, card.to_json())
+    """card.json and card.md, both or neither: they say the same."""
+    with _explained(folder / CARD):
+        write_together({folder / CARD: card.to_json().encode(), folder / MARKDOWN: markdown.encode()})
 
 
 def write_translations(folder: Path, evaluation: Evaluation, lines: Sequence[str]) -> None:
     """The translations that were scored, one a line."""
     with _explained(folder / EVALUATIONS):
         (folder / EVALUATIONS).mkdir(exist_ok=True)
-    _write(folder / EVALUATIONS / evaluation.file_name, "".join(f"{line}\n" for line in lines))
+    with _explained(folder / EVALUATIONS / evaluation.file_name):
+        text = "".join(f"{line}\n" for line in lines)
+        write_whole(folder / EVALUATIONS / evaluation.file_name, text.encode())
 
 
 def copy_translations(folder: Path, to: Path) -> None:
@@ -238,11 +240,6 @@ def _locked(folder: Path) -> int:
             os.close(descriptor)
             raise
         os.close(descriptor)
-
-
-def _write(path: Path, text: str) -> None:
-    with _explained(path):
-        write_whole(path, text.encode())
 
 
 @contextmanager

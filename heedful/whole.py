@@ -4,22 +4,31 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
 
 def write_whole(path: Path, content: bytes) -> None:
     """What had this name before stays until then. What goes wrong is an OSError, and leaves all as it was."""
-    temporary = unfinished(path)
+    write_together({path: content})
+
+
+def write_together(contents: Mapping[Path, bytes]) -> None:
+    """Files that belong together, each whole: none takes its name before all are on the disk."""
     try:
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
+        for path, content in contents.items():
+            with unfinished(path).open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+        for path in contents:
+            unfinished(path).replace(path)
     finally:
-        temporary.unlink(missing_ok=True)
-    clear_unfinished(path)
+        for path in contents:
+            unfinished(path).unlink(missing_ok=True)
+    for path in contents:
+        clear_unfinished(path)
 
 
 def flush_folder(folder: Path) -> None:

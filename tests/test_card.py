@@ -562,7 +562,24 @@ def test_a_card_is_on_the_disk_before_it_takes_its_name(tmp_path: Path, monkeypa
     card, there = new_card(find_model(small_model(tmp_path / "small"))), list[list[str]]()
     monkeypatch.setattr(os, "fsync", lambda _: there.append(sorted(path.name for path in tmp_path.glob("card.*"))))
     write_card(tmp_path, card, to_markdown(card))
-    assert there == [[], ["card.md"]]
+    assert there == [[], []]
+
+
+def test_a_disk_that_is_full_for_one_file_of_a_card_leaves_both_as_they_were(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    card, room = new_card(find_model(small_model(tmp_path / "small"))), iter([True, False])
+
+    def fill(_: int) -> None:
+        if not next(room):
+            raise OSError(28, "No space left on device")
+
+    for name in ("card.json", "card.md"):
+        (tmp_path / name).write_text("old")
+    monkeypatch.setattr(os, "fsync", fill)
+    with pytest.raises(DataError, match=r"card\.json: cannot be written \(No space left on device\)"):
+        write_card(tmp_path, card, to_markdown(card))
+    assert {path.name: path.read_text() for path in tmp_path.glob("*card*")} == {"card.json": "old", "card.md": "old"}
 
 
 def test_a_card_that_cannot_be_read_is_not_written_over(text: Path, tmp_path: Path) -> None:
