@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 
-from heedful import engines
+from heedful import engines, export
 from heedful.checkpoint import load_model
 from heedful.engines import Request, Sampling, SearchOptions
 from heedful.engines.auto_engine import AutoEngine, open_engine
@@ -25,6 +25,7 @@ from heedful.export.cache import cached_ctranslate2
 from heedful.export.ctranslate2 import num_positions
 from heedful.lock import held
 from heedful.translation import Translator
+from heedful.whole import flush_folder
 from tests.small_models import TEXT, small_model
 
 pytest.importorskip("ctranslate2")
@@ -224,6 +225,20 @@ def test_a_folder_that_cannot_be_written_to_does_not_matter(tmp_path: Path) -> N
     export = cached_ctranslate2(model)
     assert (export / "model.bin").exists()
     assert (model / ".cache").is_file()
+
+
+def test_a_full_disk_under_the_model_does_not_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = small_model(tmp_path / "model")
+
+    def fill(folder: Path) -> None:
+        if folder.is_relative_to(model):
+            raise OSError(28, "No space left on device")
+        flush_folder(folder)
+
+    monkeypatch.setattr(export, "flush_folder", fill)
+    made = cached_ctranslate2(model)
+    assert (made / "model.bin").exists()
+    assert [path.name for path in (model / ".cache").iterdir()] == [".lock"]
 
 
 def test_what_a_killed_export_left_goes_with_the_next_one(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import torch
 
-from heedful.checkpoint import ModelFiles, find_model, load_model, weights_digest
+from heedful.checkpoint import LoadedModel, ModelFiles, find_model, load_model, weights_digest
 from heedful.errors import CheckpointError
 from heedful.export.ctranslate2 import write_ctranslate2
 from heedful.lock import held
@@ -40,8 +40,18 @@ def cached_ctranslate2(model: Path, *, quantize: str = "int8") -> Path:
     with _held_or_temporary(folder.parent) as place:
         export = place / folder.name
         if not (export / "model.bin").exists():  # else another process was quicker
-            write_ctranslate2(loaded, export, quantize=quantize)
+            export = _written(loaded, export, quantize)
         _remove_others(export)
+    return export
+
+
+def _written(loaded: LoadedModel, export: Path, quantize: str) -> Path:
+    """Write the export here, or where the disk is full, in a temporary folder; returns which."""
+    try:
+        write_ctranslate2(loaded, export, quantize=quantize)
+    except CheckpointError:
+        export = _temporary() / export.name
+        write_ctranslate2(loaded, export, quantize=quantize)
     return export
 
 
