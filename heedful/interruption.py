@@ -8,6 +8,8 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -16,6 +18,7 @@ from typing import Any
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 ERROR_FILE = "HEEDFUL_ERROR_FILE"  # the environment variable that names where to note an exit code
+LAUNCHER_PROCESS = "HEEDFUL_LAUNCHER"  # the one that holds the number of the process that started a worker
 TERM_AT_ONCE: dict[int, float] = {signal.SIGTERM: 0.0}  # what is passed on to a child, after so many seconds
 POLL_SECONDS = 0.2
 MAX_RESTARTS = 3  # after that something is wrong that starting again does not mend
@@ -24,6 +27,7 @@ SHUTDOWN_SECONDS = 120  # for a step and a checkpoint; a worker that waits for a
 # has said what is wrong.
 LAUNCHER = f"""
 import os, sys
+os.environ["{LAUNCHER_PROCESS}"] = str(os.getpid())
 from torch.distributed.elastic.multiprocessing.api import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.run import get_args_parser, main
@@ -127,6 +131,18 @@ def note_error(code: int) -> bool:
 def is_launched() -> bool:
     """Whether `run_torchrun` started this process, and has prepared the text."""
     return ERROR_FILE in os.environ
+
+
+def leave_with_launcher() -> None:
+    """Let a worker end when its launcher has died: it would wait for hours to join the others, and hold the run."""
+    if launcher := os.environ.get(LAUNCHER_PROCESS):
+        threading.Thread(target=_watch, args=(int(launcher),), daemon=True, name="heedful-launcher").start()
+
+
+def _watch(launcher: int) -> None:
+    while os.getppid() == launcher:
+        time.sleep(POLL_SECONDS)
+    os._exit(1)
 
 
 def wait_for(

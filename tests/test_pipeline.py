@@ -482,6 +482,21 @@ def test_a_worker_that_is_killed_is_started_again(text: Path, tmp_path: Path, al
     assert_same_weights(alone, run, tolerance=1e-9)
 
 
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="finds the process in /proc")
+def test_a_launcher_that_is_killed_takes_its_workers_along_and_all_are_started_again(
+    text: Path, tmp_path: Path, alone: Path
+) -> None:
+    run, mark = tmp_path / "run", f"HEEDFUL_TEST_MARK={tmp_path}"
+    environment = ENVIRONMENT | dict([mark.split("=")])
+    with subprocess.Popen(command(run, text, *SHARED, "--nproc", "2"), env=environment, stderr=subprocess.PIPE) as all_:
+        wait_until(lambda: is_running(mark, "RANK=0") or all_.poll() is not None)
+        os.kill(parent_of(process_with(mark, "RANK=0")), signal.SIGKILL)
+        _, errors = all_.communicate(timeout=LONG)
+    assert all_.returncode == 0, errors
+    assert b"a process died; all are started again" in errors
+    assert_same_weights(alone, run, tolerance=1e-9)
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_torchrun_passes_a_signal_on_and_leaves_without_a_traceback(
     tmp_path: Path, number: signal.Signals, code: int
@@ -544,6 +559,17 @@ def process_with(*settings: str) -> int:
             if {setting.encode() for setting in settings} <= set(path.read_bytes().split(b"\0")):
                 return int(path.parent.name)
     raise AssertionError(f"no process has {settings}")
+
+
+def is_running(*settings: str) -> bool:
+    with contextlib.suppress(AssertionError):
+        return process_with(*settings) > 0
+    return False
+
+
+def parent_of(process: int) -> int:
+    _, _, fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")
+    return int(fields.split()[1])
 
 
 def test_processes_may_see_sentences_of_very_different_lengths(tmp_path: Path) -> None:

@@ -79,9 +79,11 @@ def _flag_layer(
 
 def _train_here(order: Order) -> int:
     """Train in this process; a signal ends the run after a checkpoint."""
+    from heedful.interruption import leave_with_launcher
     from heedful.pipeline import interruptible, run_training
     from heedful.progress import display
 
+    leave_with_launcher()
     with interruptible(order.run, say=say) as interruption, display() as shown:
         outcome = run_training(order, say=say, on_record=shown.show, stop=interruption.requested)
     if outcome.model is None:
