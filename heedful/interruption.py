@@ -24,9 +24,10 @@ POLL_SECONDS = 0.2
 MAX_RESTARTS = 3  # after that something is wrong that starting again does not mend
 SHUTDOWN_SECONDS = 120  # for a step and a checkpoint; a worker that waits for a dead one is left so long, too
 # torchrun, which would end in a traceback when it has passed a signal on and its workers have left, or when one of them
-# has said what is wrong.
+# has said what is wrong; or at a Ctrl-C while torch is loaded.
 LAUNCHER = f"""
-import os, sys
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_DFL)
 os.environ["{LAUNCHER_PROCESS}"] = str(os.getpid())
 from torch.distributed.elastic.multiprocessing.api import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError

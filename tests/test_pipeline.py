@@ -511,6 +511,13 @@ def test_torchrun_passes_a_signal_on_and_leaves_without_a_traceback(
     assert "Traceback" not in errors
 
 
+def test_ctrl_c_while_torchrun_loads_torch_leaves_without_a_traceback(tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+    environment = ENVIRONMENT | {"PYTHONPATH": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", LAUNCHER], env=environment, capture_output=True)
+    assert (done.returncode, done.stderr) == (-signal.SIGINT, b"")
+
+
 def test_an_error_that_would_come_again_is_said_and_not_tried_again(text: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     start(run, files(text), {"train": {"micro_batches": 4, "steps": 10}})
