@@ -411,9 +411,21 @@ def test_dropout_stands_where_the_paper_has_it_and_nowhere_else() -> None:
     assert {dropout.p for dropout in places.values()} == {0.3}
     source, target = source_of(random_sentence(9)), target_of(lengths(9), random_sentence(7))
     assert (model(source, target) != model(source, target)).any()
+    uses: list[nn.Module] = []
     for dropout in places.values():
         dropout.p = 0.0
+        dropout.register_forward_hook(lambda module, inputs, output: uses.append(module))
     same(model(source, target), model.eval()(source, target))  # so there is no other dropout
+    assert len(uses) == 2 * (len(places) + 1), "in each pass once at each place, and for both embeddings"
+
+
+def test_dropout_is_applied_to_the_sums_of_embeddings_and_positions() -> None:
+    """§5.4, "in both the encoder and decoder stacks": with all of it dropped, no position is left either."""
+    embedding = transformer().train().embedding
+    embedding.dropout.p = 1.0
+    word_T, place_T = torch.tensor([7, 7]), torch.tensor([0, 1])
+    assert not embedding.source(word_T, place_T, 2).any()
+    assert not embedding.target(word_T, place_T, 2).any()
 
 
 def test_a_dropped_sub_layer_leaves_the_residual_alone() -> None:
