@@ -120,6 +120,14 @@ def test_the_bound_counts_the_eos_behind_the_longest_output() -> None:
     assert plain_beam_search(Table(146), 2, 2, 0.6, 1)[0][1] == (1, 2)
 
 
+def test_the_bound_reaches_as_far_as_the_length_limit() -> None:
+    """A table whose best hypothesis is better only at its end, three steps after a shorter one has finished."""
+    table = Table(314, sharpness=8.0)
+    (found,) = beam([table], [4], 2, alpha=0.6)
+    assert [hypothesis.ids for hypothesis in found] == [(3, 2, 1, 3)]
+    assert plain_beam_search(table, 4, 2, 0.6, 1)[0][1] == (3, 2, 1, 3)
+
+
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 1.5])
 @pytest.mark.parametrize("seed", range(5))
 def test_a_wide_beam_finds_the_best_of_all_sequences(seed: int, alpha: float) -> None:
