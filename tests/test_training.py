@@ -14,6 +14,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from heedful.batching import Batch
 from heedful.checkpoint import (
     Snapshot,
     checkpoint_steps,
@@ -76,6 +77,21 @@ def test_records_come_at_their_intervals_and_the_end_is_said(tmp_path: Path) -> 
     assert steps_of(records, ValidationRecord) == [15, 30, 45]
     assert steps_of(records, CheckpointRecord) == [10, 20, 30, 40, 45]
     assert records[-1] == EndRecord(45, "steps")
+
+
+def test_the_micro_batches_of_a_step_share_its_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """§5.1: `train.batch_tokens` of each side are those of a whole step, in however many parts."""
+    trainer, sizes = new_trainer(config(micro_batches=2, steps=20)), []
+    step = trainer.step
+
+    def watched(batches: Sequence[Batch]) -> None:
+        sources = [len(batch.source.tokens_T) for batch in batches]
+        sizes.append((sum(sources), sum(batch.num_target_tokens for batch in batches)))
+        step(batches)
+
+    monkeypatch.setattr(trainer, "step", watched)
+    run(trainer.config, tmp_path, trainer=trainer)
+    assert all(30 < max(size) <= 60 for size in sizes)
 
 
 def test_the_speed_is_that_of_the_steps_whatever_is_done_between_them(
