@@ -29,7 +29,11 @@ FONTS = (
     "system-ui, 'Segoe UI', Roboto, 'Apple SD Gothic Neo', 'Malgun Gothic', 'Noto Sans KR', 'Noto Sans CJK KR', "
     "'Noto Sans', sans-serif"
 )
-KIND_NAMES: dict[Kind, str] = {"cross": "cross-attention", "encoder": "encoder self", "decoder": "decoder self"}
+KIND_NAMES: dict[Kind, str] = {
+    "cross": "cross-attention",
+    "encoder": "encoder self-attention",
+    "decoder": "decoder self-attention",
+}
 
 # ---------------------------------------------------------------------------------------------------------------- HTML
 

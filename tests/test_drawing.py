@@ -92,7 +92,8 @@ def test_everything_is_said_in_both_languages() -> None:
 def test_a_view_holds_the_words_and_the_shares_of_one_head(found: AttentionMap, kind: str) -> None:
     named = next(each for each in KINDS if each == kind)
     one = view(found, named, layer=1, head=2)
-    assert one.title.endswith("layer 1, head 2; rows look at columns, in percent")
+    name = "cross-attention" if kind == "cross" else f"{kind} self-attention"
+    assert one.title == f"{name}, layer 1, head 2; rows look at columns, in percent"
     assert one.rows == found.rows(named).words
     assert sum(share or 0 for share in one.shares[2]) == pytest.approx(1)
     masked = [share is None for share in one.shares[0]]
