@@ -96,6 +96,7 @@ def test_a_view_holds_the_words_and_the_shares_of_one_head(found: AttentionMap, 
     assert one.title == f"{name}, layer 1, head 2; rows look at columns, in percent"
     assert one.rows == found.rows(named).words
     assert sum(share or 0 for share in one.shares[2]) == pytest.approx(1)
+    assert [share or 0 for share in one.shares[2]] == found.words(named)[0, 1, 2].tolist()
     masked = [share is None for share in one.shares[0]]
     assert any(masked) == (kind == "decoder")
     with pytest.raises(ConfigError, match="head 3 is not there: this model has heads 1 to 2"):
