@@ -123,6 +123,14 @@ def test_a_view_shows_itself_and_a_kind_that_is_none_is_named(found: AttentionMa
         view(found, "self")  # type: ignore[arg-type]
 
 
+def test_without_a_choice_a_view_is_the_mean_of_the_last_layer(found: AttentionMap) -> None:
+    weights_LHWW = found.words("cross")
+    assert weights_LHWW.size(0) > 1
+    shown = view(found, "cross")
+    assert f"layer {weights_LHWW.size(0)}, mean of all heads" in shown.title
+    assert [list(row) for row in shown.shares] == weights_LHWW[-1].mean(dim=0).tolist()
+
+
 def test_a_sentence_without_spaces_is_drawn_in_its_pieces(tmp_path: Path) -> None:
     text = ["今天老师喜欢书", "the teacher loves books"]
     languages = {"source_language": "zh", "target_language": "en"}
