@@ -39,7 +39,7 @@ CONFIG = resolve(
     {
         "data": {"max_length": MAX_LENGTH, "source_language": "en", "target_language": "de"},
         "model": {"d_model": 16, "d_ff": 24, "num_layers": 1, "num_heads": 2},
-        "decode": {"beam_size": 3, "max_extra": 5},
+        "decode": {"beam_size": 3, "alpha": 0.8, "max_extra": 5},
     }
 )
 
@@ -289,7 +289,7 @@ def test_the_options_are_those_of_the_model_unless_told(tokenizer: Tokenizer) ->
     translator = Translator(engine, tokenizer, CONFIG)
     translator.translate(["cat"])
     translator.translate(["cat"], options=other)
-    assert engine.options == [SearchOptions(beam_size=3, alpha=0.6, max_extra=5), other]
+    assert engine.options == [SearchOptions(beam_size=3, alpha=0.8, max_extra=5), other]
 
 
 def test_the_score_of_a_translation_is_that_of_its_text_when_given(translator: Translator) -> None:
