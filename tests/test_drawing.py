@@ -246,6 +246,16 @@ def test_attend_writes_what_the_ending_says(model: Path, tmp_path: Path, form: s
         assert {"html": b"<!doctype html>", "svg": b"<svg", "png": b"\x89PNG"}[form] in content[:100]
 
 
+@pytest.mark.parametrize(
+    ("form", "text"),
+    [("svg", "decoder self-attention, layer 1, head 2;"), ("html", '"select":{"kind":"decoder","l":0,"h":[1]}')],
+)
+def test_attend_shows_the_chosen_kind_layer_and_head(model: Path, tmp_path: Path, form: str, text: str) -> None:
+    output, place = tmp_path / f"it.{form}", ["--kind", "decoder", "--layer", "1", "--head", "2", "--device", "cpu"]
+    CliRunner().invoke(commands, ["attend", "-m", str(model), TEXT[0], "-o", str(output), *place])
+    assert text in output.read_text(encoding="utf-8")
+
+
 def test_the_examples_of_a_target_have_three_columns_whatever_it_holds(model: Path, tmp_path: Path) -> None:
     target = TEXT[1].replace(" Straße", "\tStraße")
     picture = ["-o", str(tmp_path / "it.json"), "--device", "cpu"]
