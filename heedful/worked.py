@@ -31,7 +31,7 @@ class Worked:
 
 
 def work(found: AttentionMap, kind: Kind, *, layer: int, head: int, row: int) -> Worked:
-    """The calculation of one head at one row, step by step."""
+    """The calculation of one head at one row, step by step; layer, head and row count from 0."""
     recorder = found.reading.recorders[place(kind, layer)]
     query_K, key_SK = recorder.queries[0][row, head], recorder.keys[0][:, head]
     dot_S = key_SK @ query_K
