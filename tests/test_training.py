@@ -91,6 +91,7 @@ def test_the_micro_batches_of_a_step_share_its_tokens(tmp_path: Path, monkeypatc
 
     monkeypatch.setattr(trainer, "step", watched)
     run(trainer.config, tmp_path, trainer=trainer)
+    assert len(sizes) == 20
     assert all(30 < max(size) <= 60 for size in sizes)
 
 
