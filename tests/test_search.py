@@ -5,94 +5,24 @@ from __future__ import annotations
 import ast
 import itertools
 import math
-import random
 import sys
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
 
 import heedful.search
 from heedful.sampling import SampleRule, greedy_rule, greedy_search
 from heedful.search import BeamRule, Hypothesis, beam_search, beam_steps, length_penalty, new_beams, search
-
-EOS = 0
-Prefix = tuple[int, ...]
-
-
-@dataclass
-class Table:
-    """A model in which the next token depends on all before it: one random row of log-probabilities for each prefix."""
-
-    seed: int
-    vocab_size: int = 4
-    sharpness: float = 2.0
-
-    def log_probs(self, prefix: Prefix) -> list[float]:
-        draw = random.Random(f"{self.seed} {prefix}")
-        logits = [draw.gauss(0, self.sharpness) for _ in range(self.vocab_size)]
-        total = math.log(sum(map(math.exp, logits)))
-        return [logit - total for logit in logits]
-
-    def forced(self, ids: Prefix) -> list[float]:
-        """The log-probability of each token and of the eos behind them."""
-        return [self.log_probs(ids[:i])[token] for i, token in enumerate((*ids, EOS))]
-
-    def all_sequences(self, max_length: int) -> list[Prefix]:
-        words = range(1, self.vocab_size)
-        return [ids for length in range(max_length + 1) for ids in itertools.product(words, repeat=length)]
-
-
-class Tables:
-    """The state of N tables with W hypotheses each: what every row has come by."""
-
-    def __init__(self, tables: list[Table], num_beams: int) -> None:
-        self.tables = tables
-        self.rows: list[list[Prefix]] = [[()] * num_beams for _ in tables]
-        self.started = False
-
-    def select(self, parents_NW: Tensor) -> None:
-        self.rows = [[row[p] for p in parents] for row, parents in zip(self.rows, parents_NW.tolist(), strict=True)]
-
-
-def step(ids_R: Tensor, state: Tables) -> Tensor:
-    ids = iter(ids_R.tolist())
-    if state.started:
-        state.rows = [[(*prefix, next(ids)) for prefix in row] for row in state.rows]
-    state.started = True
-    rows = zip(state.tables, state.rows, strict=True)
-    # Logits need not be normalised.
-    return torch.tensor([table.log_probs(prefix) for table, row in rows for prefix in row], dtype=torch.float64) + 3.0
+from tests.table_models import EOS, Prefix, Table, Tables, plain_beam_search, step
 
 
 def beam(tables: list[Table], max_lengths: list[int], beam_size: int, **options: object) -> list[list[Hypothesis]]:
     settings = {"alpha": 0.6, **options}
     return beam_search(step, Tables(tables, beam_size), max_lengths=max_lengths, beam_size=beam_size, **settings)  # type: ignore[arg-type]
-
-
-def plain_beam_search(
-    table: Table, max_length: int, beam_size: int, alpha: float, n_best: int, prefix: Prefix = ()
-) -> list[tuple[float, Prefix]]:
-    """The rule of search.py once more, with lists, and without its early end: W finished, or the length limit."""
-    live: list[tuple[float, Prefix]] = [(0.0, ())]
-    finished: list[tuple[float, Prefix]] = []
-    for length in range(max_length + 1):
-        totals = [(p + q, ids, token) for p, ids in live for token, q in enumerate(table.log_probs(ids))]
-        if length == max_length:
-            totals = [entry for entry in totals if entry[2] == EOS]
-        elif length < len(prefix):
-            totals = [entry for entry in totals if entry[2] == prefix[length]]
-        totals.sort(key=lambda entry: -entry[0])
-        finished += [(p / length_penalty(length + 1, alpha), ids) for p, ids, t in totals[:beam_size] if t == EOS]
-        live = [(p, (*ids, token)) for p, ids, token in totals if token != EOS][:beam_size]
-        if len(finished) >= beam_size:
-            break
-    return sorted(finished, key=lambda entry: -entry[0])[:n_best]
 
 
 @given(
