@@ -22,8 +22,8 @@ from heedful import __version__
 TIMEOUT_SECONDS = 60
 BLOCK_BYTES = 2**20
 SAY_EVERY = 100 * 2**20
-# http.client's errors are what a server that breaks off causes.
-NO_NETWORK = (urllib.error.URLError, http.client.HTTPException, OSError)
+# http.client's errors are what a server that breaks off causes, a ValueError one that leads to what is no URL.
+NO_NETWORK = (urllib.error.URLError, http.client.HTTPException, OSError, ValueError)
 
 Say: TypeAlias = Callable[[str], None]
 

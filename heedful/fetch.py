@@ -152,9 +152,8 @@ def _download(url: str, path: Path, download: Download, wanted: DataSet, say: Sa
     try:
         download_to(path, url, say)
     except urllib.error.HTTPError as error:
-        raise DataError(
-            f"{url}: the server says {error.code} {error.reason}; {_by_hand(wanted, path.parent)}"
-        ) from None
+        said = _one_line(f"{error.code} {error.reason}")
+        raise DataError(f"{url}: the server says {said}; {_by_hand(wanted, path.parent)}") from None
     except NO_NETWORK as error:
         reason = getattr(error, "reason", None) or error
         raise DataError(f"{url}: not fetched ({_one_line(reason)}); {_by_hand(wanted, path.parent)}") from None

@@ -51,6 +51,7 @@ class Server:
         self.header = "ETag"  # what it calls its files by; "": by nothing
         self.begins_late = 0  # a part is one from so much further on
         self.length = ""  # what it says that it sends; "": what it sends
+        self.elsewhere = ""  # where it sends who asks; "": nowhere
         outer = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -68,6 +69,11 @@ class Server:
     def answer(self, handler: http.server.BaseHTTPRequestHandler) -> None:
         name, wanted = handler.path.removeprefix("/mirror/"), handler.headers["Range"]
         self.requests.append((name, wanted))
+        if self.elsewhere:
+            handler.send_response(302)
+            handler.send_header("Location", self.elsewhere)
+            handler.send_header("Content-Length", "0")
+            return handler.end_headers()
         if name not in self.files:
             return handler.send_error(404)
         content = self.files[name]
@@ -477,6 +483,21 @@ def test_without_a_network_one_line_says_what_to_fetch_by_hand(tmp_path: Path) -
 def test_a_server_without_the_file_says_so(server: Server, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="the server says 404"):
         fetch(small(), tmp_path, mirror=server.url)
+
+
+@pytest.mark.parametrize(
+    ("elsewhere", "problem"),
+    [
+        ("/mirror/train.en.gz", "the server says 302 .* infinite loop"),
+        ("http://a..b/x", "not fetched .*idna"),
+    ],
+    ids=["in a circle", "to what is no URL"],
+)
+def test_a_server_that_leads_astray_is_one_line(server: Server, tmp_path: Path, elsewhere: str, problem: str) -> None:
+    server.elsewhere = elsewhere
+    with pytest.raises(DataError, match=f"{problem}.*by hand: http://nowhere") as error:
+        fetch(small(), tmp_path, mirror=server.url)
+    assert "\n" not in str(error.value)
 
 
 def test_help_names_every_data_set() -> None:
