@@ -96,6 +96,7 @@ def _continue(url: str, part: Path, say: Say) -> None:
             return _continue(url, part, say)
         with part.open("ab") as file:
             _copy(answer, file, say)
+            _check_end(answer, file.tell())
 
 
 def _first(content_range: str | None) -> int | None:
@@ -105,7 +106,7 @@ def _first(content_range: str | None) -> int | None:
 
 
 def _total(content_range: str | None) -> int | None:
-    """The size behind the slash of `Content-Range: bytes */1234`."""
+    """The size behind the slash of `Content-Range: bytes */1234`, or of one with a part before it."""
     found = re.fullmatch(r"bytes .*/(\d+)", content_range or "")
     return int(found[1]) if found else None
 
@@ -120,3 +121,10 @@ def _copy(answer: http.client.HTTPResponse, file: IO[bytes], say: Say) -> None:
             say(f"  {file.tell() / 1e6:,.0f} MB")
     if expected is not None and got < expected:
         raise http.client.IncompleteRead(b"", expected - got)
+
+
+def _check_end(answer: http.client.HTTPResponse, size: int) -> None:
+    """A server may give less than it was asked for, and says how much there is."""
+    total = _total(answer.headers.get("Content-Range"))
+    if total is not None and size < total:
+        raise http.client.IncompleteRead(b"", total - size)

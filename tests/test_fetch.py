@@ -51,6 +51,7 @@ class Server:
         self.header = "ETag"  # what it calls its files by; "": by nothing
         self.begins_late = 0  # a part is one from so much further on
         self.length = ""  # what it says that it sends; "": what it sends
+        self.at_most: int | None = None  # it gives no more of a part than so many bytes
         self.elsewhere = ""  # where it sends who asks; "": nowhere
         outer = self
 
@@ -86,14 +87,15 @@ class Server:
             handler.send_header("Content-Length", "0")
             return handler.end_headers()
         begin += self.begins_late if begin else 0
+        sent = content[begin:][: self.at_most if begin else None]
         handler.send_response(206 if begin else 200)
         if begin:
-            handler.send_header("Content-Range", f"bytes {begin}-{len(content) - 1}/{len(content)}")
+            handler.send_header("Content-Range", f"bytes {begin}-{begin + len(sent) - 1}/{len(content)}")
         if self.header:
             handler.send_header(self.header, called)
-        handler.send_header("Content-Length", self.length or str(len(content) - begin))
+        handler.send_header("Content-Length", self.length or str(len(sent)))
         handler.end_headers()
-        handler.wfile.write(content[begin:][: self.break_after])
+        handler.wfile.write(sent[: self.break_after])
 
 
 @pytest.fixture
@@ -230,6 +232,19 @@ def test_a_part_that_begins_elsewhere_is_not_put_behind_what_is_there(server: Se
     texts = fetch(small(), tmp_path, mirror=server.url)
     assert texts["train.en"].read_bytes() == PLAIN["train.en.gz"]
     assert server.requests[1:3] == [("train.en.gz", "bytes=20-"), ("train.en.gz", None)]
+
+
+def test_a_part_that_ends_early_is_not_the_whole_file(server: Server, tmp_path: Path) -> None:
+    """A server need not give all that it was asked for."""
+    broken(server, tmp_path)
+    server.at_most = 10
+    with pytest.raises(DataError, match=r"train\.en\.gz: not fetched .*run the command again to go on"):
+        fetch(small(), tmp_path, mirror=server.url)
+    assert not (tmp_path / "downloads" / "train.en.gz").exists()
+    server.at_most = None
+    texts = fetch(small(), tmp_path, mirror=server.url)
+    assert server.requests[2] == ("train.en.gz", "bytes=30-")
+    assert texts["train.en"].read_bytes() == PLAIN["train.en.gz"]
 
 
 def test_a_download_that_broke_at_its_very_end_is_whole(server: Server, tmp_path: Path) -> None:
