@@ -22,13 +22,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import IO
+from typing import IO, cast
 
 import msgspec
 from msgspec import Struct
 
 from heedful.catalogue import DataSet, Download, Form, Piece, Split
-from heedful.download import NO_NETWORK, Say, download_to
+from heedful.download import BLOCK_BYTES, NO_NETWORK, Say, download_to
 from heedful.errors import ConfigError, DataError
 from heedful.lock import held
 from heedful.whole import write_whole
@@ -233,14 +233,23 @@ def _pieces(wanted: DataSet) -> list[Piece]:
 
 def _take_members(path: Path, wanted: dict[str, Piece], pieces: Path) -> None:
     missing = dict(wanted)
-    with tarfile.open(path, "r|*") as archive:
+    with _unzipped(path) as stream, tarfile.open(fileobj=stream, mode="r|*") as archive:
         for member in archive:
             piece = missing.pop(member.name.removeprefix("./"), None) if member.isfile() else None
             file = archive.extractfile(member) if piece else None
             if piece and file:
                 _take(file, piece, piece.member, pieces)
+        while stream.read(BLOCK_BYTES):  # behind the last member: gzip's checksum stands at the end
+            pass
     if missing:
         raise DataError(f"{path}: holds no {', '.join(missing)}; is it the right file?")
+
+
+def _unzipped(path: Path) -> IO[bytes]:
+    """An archive without its gzip, whose checksum tarfile would leave alone."""
+    with path.open("rb") as file:
+        is_zipped = file.read(2) == b"\x1f\x8b"
+    return cast("IO[bytes]", gzip.open(path)) if is_zipped else path.open("rb")
 
 
 def _take(file: IO[bytes], piece: Piece, name: str, pieces: Path) -> None:

@@ -293,6 +293,22 @@ def test_a_damaged_file_is_not_what_a_whole_one_is_measured_by(server: Server, t
     assert fetch(small(), tmp_path, mirror=server.url)["train.en"].read_bytes() == PLAIN["train.en.gz"]
 
 
+def test_an_archive_whose_checksum_is_wrong_is_damaged(server: Server, tmp_path: Path) -> None:
+    """Its text may be another. gzip's checksum is among the last eight bytes, behind all that tar reads."""
+    for number, packed in enumerate((TESTS[:-8] + b"\0\0\0\0" + TESTS[-4:], TESTS[:-8])):
+        serve_small(server)
+        server.files["tests.tgz"] = packed
+        with pytest.raises(DataError, match=r"tests\.tgz: is damaged .*; remove it, and run the command again"):
+            fetch(small(), tmp_path / str(number), mirror=server.url)
+        assert not (tmp_path / str(number) / "fetch.json").exists()
+
+
+def test_an_archive_that_was_unpacked_on_its_way_is_read_too(server: Server, tmp_path: Path) -> None:
+    serve_small(server)
+    server.files["tests.tgz"] = gzip.decompress(TESTS)
+    assert fetch(small(), tmp_path, mirror=server.url)["test.de"].read_text() == "Ein Satz.\nA &amp; B\n"
+
+
 def test_misaligned_short_or_missing_text_is_refused_and_nothing_is_written(server: Server, tmp_path: Path) -> None:
     cases = {
         "do not have as many lines": {"train.de.gz": gzip.compress(b"one\n")},
