@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from heedful.card import Card, load_card
+from heedful.config import resolve
 from heedful.corpus import read_pairs, text_digest, uncompressed
 from heedful.errors import HeedfulError
 from heedful.interruption import TERM_AT_ONCE, Interruption, wait_for
@@ -56,6 +57,15 @@ def known(recipe: str) -> str:
     if recipe not in names:
         refuse(f"{recipe}: no such recipe; there are {', '.join(names)}")
     return recipe
+
+
+def check_seeds(seeds: Sequence[int]) -> None:
+    """What is wrong with the last one is said before the first is trained."""
+    try:
+        for seed in seeds:
+            resolve({"train": {"seed": seed}})
+    except HeedfulError as error:
+        refuse(str(error))
 
 
 def languages(recipe: str) -> tuple[str, str]:
@@ -212,6 +222,7 @@ def main() -> None:
     )
     arguments = parser.parse_args()
     recipe, data, output = arguments.recipe, arguments.data, arguments.output
+    check_seeds(arguments.seeds)
     cards = [run(recipe, data, output, seed, arguments.device) for seed in arguments.seeds]
     if arguments.publish:
         publish(cards, RESULTS, force=arguments.force)

@@ -223,6 +223,20 @@ def test_a_recipe_that_is_not_there_is_one_line(
     assert said.count("\n") == 1
 
 
+@pytest.mark.parametrize("seed", ["-1", "4294967296"])
+def test_a_seed_that_is_none_is_told_before_any_is_trained(
+    seed: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "run", lambda *_: pytest.fail("nothing is to be trained"))
+    monkeypatch.setattr("sys.argv", ["run.py", "ko-en", "--data", "any", "--seeds", "1", seed])
+    with pytest.raises(SystemExit) as left:
+        run.main()
+    said = capsys.readouterr().err
+    assert left.value.code == 2
+    assert said.startswith(f"train.seed = {seed}: expected int ")
+    assert said.count("\n") == 1
+
+
 @pytest.mark.parametrize(
     ("recipe", "problem"),
     [
