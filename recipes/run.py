@@ -12,7 +12,6 @@ training, and its cards are published with --force alone.
 from __future__ import annotations
 
 import argparse
-import shutil
 import signal
 import subprocess
 import sys
@@ -25,6 +24,7 @@ from heedful.config import resolve
 from heedful.corpus import read_pairs, text_digest, uncompressed
 from heedful.errors import HeedfulError
 from heedful.interruption import TERM_AT_ONCE, Interruption, wait_for
+from heedful.whole import write_together
 
 HERE = Path(__file__).parent
 RESULTS = HERE.parent / "results"
@@ -189,8 +189,10 @@ def publish(cards: Sequence[Path], results: Path, *, force: bool) -> None:
         first = results / f"{place.stem.rpartition('-')[0]}-1.json"
         if first.exists() and not force and (other := differing(card_digests(read(card)), card_digests(read(first)))):
             refuse(f"{card}: is of other text than {first} ({', '.join(other)}); --force publishes it all the same")
-    for card, place in places.items():
-        shutil.copyfile(card, place)
+    try:
+        write_together({place: card.read_bytes() for card, place in places.items()})
+    except OSError as error:
+        refuse(f"{results}: cannot be written ({error.strerror}); the same command publishes them later")
     print("`make tables` puts them into the tables of README.md and docs/results.md")
 
 

@@ -1,5 +1,6 @@
 """Every recipe that we ship is valid, and the paper's are the paper's."""
 
+import errno
 import hashlib
 import os
 import re
@@ -293,6 +294,29 @@ def test_a_result_gives_way_to_one_of_the_same_weights_and_to_another_by_force_a
     assert load_card(results / "mine-1.json").name == "scored again", "all are published, or none"
     run.publish(cards, results, force=True)
     assert load_card(results / "mine-2.json").weights_sha256 == "other weights"
+
+
+def test_results_that_cannot_be_written_are_one_line_and_none_is_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results = tmp_path / "results"
+    results.mkdir()
+    flushed: list[int] = []
+
+    def full(descriptor: int) -> None:
+        flushed.append(descriptor)
+        if len(flushed) == 2:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    cards = [card_of(tmp_path / f"mine-{seed}", str(seed)) for seed in (1, 2)]
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(SystemExit) as left:
+        run.publish(cards, results, force=True)
+    said = capsys.readouterr().err
+    assert left.value.code == 2
+    assert said.startswith(f"{results}: cannot be written (No space left on device); ")
+    assert said.count("\n") == 1
+    assert list(results.iterdir()) == []
 
 
 def of_text(card: Path, digests: dict[str, str]) -> Path:
