@@ -231,4 +231,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:  # while text is read; a command ends by itself
+        sys.exit(130)

@@ -199,6 +199,18 @@ def test_ctrl_c_waits_until_the_command_has_saved_its_work(tmp_path: Path, send:
     assert (out, problems, started.returncode) == ("saved\n", "", 130)
 
 
+def test_ctrl_c_while_text_is_read_is_no_traceback(tmp_path: Path) -> None:
+    for name in ("train.en", "train.de", "valid.en", "valid.de", "test.de"):
+        (tmp_path / name).write_text("a\n", encoding="utf-8")
+    os.mkfifo(tmp_path / "test.en")  # a large file, as it were
+    command = [sys.executable, str(ROOT / "recipes" / "run.py"), "built-in-en-de", "--data", str(tmp_path)]
+    started = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    with (tmp_path / "test.en").open("w"):  # once it is being read
+        started.send_signal(signal.SIGINT)
+        _, problems = started.communicate(timeout=60)
+    assert (problems, started.returncode) == ("", 130)
+
+
 def test_a_recipe_is_named_or_given_as_its_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
