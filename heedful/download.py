@@ -120,11 +120,16 @@ def _copy(answer: http.client.HTTPResponse, file: IO[bytes], say: Say) -> None:
             said = got
             say(f"  {file.tell() / 1e6:,.0f} MB")
     if expected is not None and got < expected:
-        raise http.client.IncompleteRead(b"", expected - got)
+        raise _broken_off(expected - got)
 
 
 def _check_end(answer: http.client.HTTPResponse, size: int) -> None:
     """A server may give less than it was asked for, and says how much there is."""
     total = _total(answer.headers.get("Content-Range"))
     if total is not None and size < total:
-        raise http.client.IncompleteRead(b"", total - size)
+        raise _broken_off(total - size)
+
+
+def _broken_off(missing: int) -> http.client.HTTPException:
+    """http.client's own words are of the last block alone."""
+    return http.client.HTTPException(f"the server broke off, {missing:,} bytes are missing")
