@@ -121,11 +121,12 @@ def _refuse_foreign(paths: Mapping[str, Path], record: Record) -> None:
 
 @contextmanager
 def _explained(folder: Path) -> Iterator[None]:
-    """A folder that cannot be written to, or a full disk, is one line for the user."""
+    """A folder that cannot be written to, a file that may not be read, or a full disk, is one line for the user."""
     try:
         yield
     except OSError as error:
-        raise DataError(f"{folder}: cannot be written ({error.strerror or error})") from None
+        where = error.filename or folder  # a full disk has no name
+        raise DataError(f"{where}: cannot be read or written ({error.strerror or error})") from None
 
 
 # ------------------------------------------------------------------------------------------------------------- fetching

@@ -452,7 +452,13 @@ def test_a_whole_data_set_is_found_where_nothing_can_be_written(server: Server, 
     (tmp_path / ".fetch.lock").mkdir()  # as good as a folder that is read-only, also for root
     assert fetch(small(), tmp_path)["test.en"].exists()
     (tmp_path / "test.en").unlink()
-    with pytest.raises(DataError, match="cannot be written"):
+    with pytest.raises(DataError, match=r"\.fetch\.lock: cannot be read or written \("):
+        fetch(small(), tmp_path)
+
+
+def test_a_download_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    (tmp_path / "downloads" / "train.en.gz").mkdir(parents=True)  # as good as one that may not be read, also for root
+    with pytest.raises(DataError, match=r"downloads/train\.en\.gz: cannot be read or written \("):
         fetch(small(), tmp_path)
 
 
