@@ -80,7 +80,7 @@ def assert_follow_the_rule(
         expected = plain_beam_search(table, limit, rule.width, rule.alpha, rule.n_best, prefix)
         assert [each.ids for each in of_slot] == [ids for _, ids in expected]
         for one, (score, ids) in zip(of_slot, expected, strict=True):
-            assert one.score == pytest.approx(score, rel=1e-5)
+            assert one.score == pytest.approx(score, rel=1e-5, abs=1e-5)
             assert one.token_log_probs == pytest.approx(table.forced(ids), rel=1e-4, abs=1e-5)
 
 
