@@ -111,3 +111,33 @@ def test_a_slot_is_done_when_the_plain_search_is() -> None:
 def test_a_slot_keeps_to_its_own_prefix() -> None:
     prefixes: list[Prefix] = [(), (3,), (1, 1, 2), (2, 3, 1, 1)]
     assert_follow_the_rule([Table(seed) for seed in range(4)], [5, 4, 3, 6], BeamRule(3, 0.6, 3, EOS), prefixes)
+
+
+@on_kernels
+def test_the_best_tokens_are_found_in_whichever_block_of_the_words_they_stand(monkeypatch: pytest.MonkeyPatch) -> None:
+    from heedful.engines import beam_kernels
+
+    monkeypatch.setattr(beam_kernels, "BLOCK_COLUMNS", 4)
+    tables = [Table(seed, vocab_size=11) for seed in range(4)]
+    assert_follow_the_rule(tables, [4, 3, 2, 1], BeamRule(3, 0.6, 2, EOS))
+
+
+@on_kernels
+def test_ancestors_are_those_of_the_parents_over_a_long_output() -> None:
+    from heedful.engines.beam_kernels import Best, advance
+    from heedful.engines.slots import empty_slots, enter
+
+    rule, steps, vocab_size = BeamRule(3, 0.6, 1, EOS), 70, 5
+    slots = empty_slots(1, rule, steps + 2, numbers([], DTYPE))
+    enter(slots, numbers([0]), numbers([steps + 1]), rule)
+    never_R = numbers([-1e9] * 3, DTYPE)  # no hypothesis ends
+    ancestors: list[Prefix] = [()] * rule.width
+    for position in range(steps):
+        values_RW = -torch.rand(3, 3, dtype=torch.float64).to(DEVICE, DTYPE)
+        tokens_RW = torch.stack([1 + torch.randperm(vocab_size - 1)[:3] for _ in range(3)]).int().to(DEVICE)
+        advance(Best(values_RW, tokens_RW, never_R, never_R), slots, rule, vocab_size)
+        parents = slots.past_parents_NLW[0, position].tolist()
+        ancestors = [(*ancestors[parent], parent) for parent in parents]
+    found = slots.ancestors_2NWL[steps % 2, 0, :, :steps].tolist()
+    assert found == [list(each) for each in ancestors]
+    assert set(ancestors[0]) == {0, 1, 2}, "it came by every place"
