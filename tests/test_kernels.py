@@ -206,9 +206,13 @@ def _mask(rows: int, width: int, seed_1: Tensor, dropout: float) -> Tensor:
 @dtypes
 @pytest.mark.parametrize("dropout", [0.0, 0.1, 0.4])
 @pytest.mark.parametrize(("rows", "width"), [(1, 8), (37, 24), (150, 128)])
-def test_add_norm_is_layer_norm_of_the_sum(rows: int, width: int, dropout: float, dtype: torch.dtype) -> None:
+def test_add_norm_is_layer_norm_of_the_sum(
+    rows: int, width: int, dropout: float, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from heedful.model.kernels import add_norm as module
     from heedful.model.kernels.add_norm import add_norm
 
+    monkeypatch.setattr(module, "BACKWARD_PROGRAMS", 2)  # each has several blocks of rows
     x, y = _normal(rows, width, dtype=dtype), _normal(rows, width, dtype=dtype)
     scale, shift = (_normal(width, dtype=torch.float32 if dtype == torch.bfloat16 else dtype) for _ in range(2))
     mask = _mask(rows, width, _seed(), dropout) if dropout else torch.ones((), device=DEVICE)
@@ -312,7 +316,7 @@ def test_source_and_target_embeddings_have_masks_of_their_own() -> None:
 
 @on_kernels
 @dtypes
-@pytest.mark.parametrize(("rows", "d_model", "d_ff"), [(130, 24, 200), (16, 64, 128), (1, 8, 16)])
+@pytest.mark.parametrize(("rows", "d_model", "d_ff"), [(130, 24, 200), (16, 64, 128), (9, 136, 16), (1, 8, 16)])
 def test_feed_forward_is_equation_2(rows: int, d_model: int, d_ff: int, dtype: torch.dtype) -> None:
     from heedful.model.kernels.feed_forward import feed_forward
 
@@ -333,10 +337,12 @@ def _nearest_to_zero(x: Tensor, W_1: Tensor, b_1: Tensor) -> float:
 
 
 @on_kernels
-@pytest.mark.parametrize(("rows", "width"), [(1, 3), (700, 40)])
-def test_sums_over_rows_are_those_of_torch(rows: int, width: int) -> None:
+@pytest.mark.parametrize(("rows", "width"), [(1, 3), (700, 40), (2100, 9)])
+def test_sums_over_rows_are_those_of_torch(rows: int, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    from heedful.model.kernels import sums
     from heedful.model.kernels.sums import column_sums, sum_rows
 
+    monkeypatch.setattr(sums, "PROGRAMS", 5)  # each has several blocks of rows
     x = _normal(rows, width, dtype=torch.float64).detach()
     _assert_close(column_sums(x), x.sum(dim=0), torch.float64)
     _assert_close(sum_rows(x), x.sum(dim=0), torch.float64)
@@ -348,7 +354,7 @@ def test_sums_over_rows_are_those_of_torch(rows: int, width: int) -> None:
 @on_kernels
 @dtypes
 @pytest.mark.parametrize("label_smoothing", [0.0, 0.1])
-@pytest.mark.parametrize(("rows", "words"), [(24, 72), (5, 4104), (1, 9)])
+@pytest.mark.parametrize(("rows", "words"), [(24, 72), (5, 8200), (1, 9)])
 def test_the_loss_is_that_of_the_logits(
     rows: int, words: int, label_smoothing: float, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
