@@ -203,7 +203,10 @@ def test_ctrl_c_while_text_is_read_is_no_traceback(tmp_path: Path) -> None:
     for name in ("train.en", "train.de", "valid.en", "valid.de", "test.de"):
         (tmp_path / name).write_text("a\n", encoding="utf-8")
     os.mkfifo(tmp_path / "test.en")  # a large file, as it were
-    command = [sys.executable, str(ROOT / "recipes" / "run.py"), "built-in-en-de", "--data", str(tmp_path)]
+    # Who starts the tests in the background ignores SIGINT, and so would the command.
+    starter = "import runpy, signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    program = f"{starter}; runpy.run_path('recipes/run.py', run_name='__main__')"
+    command = [sys.executable, "-c", program, "built-in-en-de", "--data", str(tmp_path)]
     started = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
     with (tmp_path / "test.en").open("w"):  # once it is being read
         started.send_signal(signal.SIGINT)
