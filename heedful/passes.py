@@ -16,6 +16,7 @@ from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 
 from heedful.batching import Batch, NumberedBatch, Numbers, make_batch, make_numbered_batch, static_shape
+from heedful.by_rows import sums_by_rows
 from heedful.config import Config
 from heedful.device import has_kernels
 from heedful.distributed import World
@@ -23,6 +24,7 @@ from heedful.loss import smoothed_cross_entropy
 from heedful.model.transformer import Transformer
 from heedful.r_drop import twin_divergence
 from heedful.shards import Shards
+from heedful.sizes import ROWS_AT_ONCE
 
 B = TypeVar("B")
 
@@ -56,12 +58,24 @@ class Objective(nn.Module):
     def forward(self, batch: Batch) -> Tensor:
         """Three sums over the target tokens: what is trained; of it the smoothed loss; negative log-likelihood."""
         hidden_TD = self.model.decode(batch.target_in, self.model.encode(batch.source))
-        logits_TV = F.linear(hidden_TD, self.model.embedding.weight_VD)
-        sums = smoothed_cross_entropy(logits_TV, batch.target_out_T, self.label_smoothing)
+        weight_VD, target_T = self.model.embedding.weight_VD, batch.target_out_T
+        if not is_by_rows(hidden_TD):
+            return self.row_sums(F.linear(hidden_TD, weight_VD), target_T)
+        copies = 2 if self.r_drop else 1
+        return sums_by_rows(self.row_sums, hidden_TD, weight_VD, target_T, rows=ROWS_AT_ONCE, copies=copies)
+
+    def row_sums(self, logits_TV: Tensor, target_T: Tensor) -> Tensor:
+        """The same of these rows."""
+        sums = smoothed_cross_entropy(logits_TV, target_T, self.label_smoothing)
         trained = sums.smoothed
         if self.r_drop:
-            trained = trained + self.r_drop * twin_divergence(logits_TV, batch.target_out_T)
+            trained = trained + self.r_drop * twin_divergence(logits_TV, target_T)
         return torch.stack([trained, sums.smoothed.detach(), sums.negative_log_likelihood])
+
+
+def is_by_rows(hidden_TD: Tensor) -> bool:
+    """Is the loss better computed of some rows at a time? On a CPU, whose caches are small, and in one precision."""
+    return hidden_TD.device.type == "cpu" and not torch.is_autocast_enabled("cpu")
 
 
 def _shared(objective: Objective) -> DistributedDataParallel:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from heedful.config import Config, ModelConfig
 
+ROWS_AT_ONCE = 256  # of the logits, on a CPU
+
 
 def embedding_parameters(model: ModelConfig, vocab_size: int) -> int:
     """One matrix for both embeddings and the projection."""
@@ -46,7 +48,7 @@ class MemoryEstimate:
 
     parameters: int  # weights, gradients, Adam's two moments, and a moving average if there is one
     activations: int  # kept for the backward pass of one micro-batch
-    logits: int
+    logits: int  # and what the loss makes of them
 
     @property
     def total(self) -> int:
@@ -54,8 +56,8 @@ class MemoryEstimate:
         return self.parameters + self.activations + self.logits
 
 
-def memory_estimate(config: Config, vocab_size: int) -> MemoryEstimate:
-    """What one process will need in float32: a count of the tensors that autograd keeps, not a measurement."""
+def memory_estimate(config: Config, vocab_size: int, *, device: str) -> MemoryEstimate:
+    """What one process will need in float32 without our kernels: a count of the tensors that autograd keeps."""
     model = config.model
     rows = config.train.micro_batch_tokens
     heads = model.num_heads * (2 * model.head_d_k + 2 * model.head_d_v)
@@ -64,5 +66,12 @@ def memory_estimate(config: Config, vocab_size: int) -> MemoryEstimate:
     return MemoryEstimate(
         parameters=(20 if config.train.ema_decay else 16) * num_parameters(model, vocab_size),
         activations=4 * rows * layers,
-        logits=4 * 3 * rows * vocab_size,
+        logits=4 * vocab_size * _numbers_of_a_word(config, rows, device),
     )
+
+
+def _numbers_of_a_word(config: Config, rows: int, device: str) -> int:
+    """At the peak of the loss: of each row its logits and what they become; on a CPU of few rows, and a gradient."""
+    if device == "cpu":
+        return (9 if config.train.r_drop else 5) * min(rows, ROWS_AT_ONCE) + config.model.d_model
+    return (7 if config.train.r_drop else 3) * rows

@@ -54,12 +54,19 @@ def test_weights_gradients_moments_and_average_are_counted_to_the_byte(ema_decay
     averages = trainer.average.averages if trainer.average else []
     assert len(averages) == (len(weights) if ema_decay else 0)
     expected = num_bytes([*weights, *gradients, *moments, *averages])
-    assert memory_estimate(trainer.config, 56).parameters == expected
+    assert memory_estimate(trainer.config, 56, device="cpu").parameters == expected
 
 
-def test_logits_and_activations_are_the_peak_of_a_step(tmp_path: Path) -> None:
+@pytest.mark.parametrize("r_drop", [0.0, 5.0])
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_logits_and_activations_are_the_peak_of_a_step(
+    device: str, r_drop: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """By torch's own record of what was allocated and let go; the vocabulary is large, so most of it is logits."""
-    trainer, vocab_size = new_trainer(config(), 10_000), 10_000
+    monkeypatch.setattr("heedful.passes.is_by_rows", lambda hidden_TD: device == "cpu")
+    monkeypatch.setattr("heedful.passes.ROWS_AT_ONCE", 48)
+    monkeypatch.setattr("heedful.sizes.ROWS_AT_ONCE", 48)
+    trainer, vocab_size = new_trainer(config(r_drop=r_drop), 10_000), 10_000
     trainer.step([full_batch()])
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as record:
         trainer.step([full_batch()])
@@ -67,7 +74,7 @@ def test_logits_and_activations_are_the_peak_of_a_step(tmp_path: Path) -> None:
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     changes = sorted((event["ts"], event["args"]["Bytes"]) for event in events if event["name"] == "[memory]")
     peak = max(accumulate(change for _, change in changes))
-    estimate = memory_estimate(trainer.config, vocab_size)
+    estimate = memory_estimate(trainer.config, vocab_size, device=device)
     assert estimate.logits + estimate.activations == pytest.approx(peak, rel=0.1)
 
 
@@ -83,4 +90,4 @@ def test_activations_are_what_autograd_keeps() -> None:
         trainer.model.decode(batch.target_in, trainer.model.encode(batch.source))
     weights = {weight.data_ptr() for weight in trainer.model.parameters()}
     found = sum(tensor.untyped_storage().nbytes() for pointer, tensor in kept.items() if pointer not in weights)
-    assert memory_estimate(trainer.config, 56).activations == pytest.approx(found, rel=0.25)
+    assert memory_estimate(trainer.config, 56, device="cpu").activations == pytest.approx(found, rel=0.25)

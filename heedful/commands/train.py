@@ -121,13 +121,13 @@ def _dry_run(order: Order, nproc: int) -> None:
     vocab_size = _vocab_size(order.run / TOKENIZER, config)
     click.echo(to_toml(config))
     echo_sizes(config.model, vocab_size)
-    memory = memory_estimate(config, vocab_size)
+    # A device that is named need not be here: what is to run elsewhere can be looked at anywhere.
+    device = choose_device("auto").type if order.device == "auto" else order.device
+    memory = memory_estimate(config, vocab_size, device=device)
     click.echo(
         f"memory        about {memory.total / 1e9:.1f} GB a process in fp32: {memory.parameters / 1e9:.1f} weights and "
         f"optimizer, {memory.activations / 1e9:.1f} activations, {memory.logits / 1e9:.1f} logits"
     )
-    # A device that is named need not be here: what is to run elsewhere can be looked at anywhere.
-    device = choose_device("auto").type if order.device == "auto" else order.device
     for name in missing_text(order.run, config):
         say(f"warning: {name}: no such file; training needs it")
     for warning in warnings(order, config, device):
