@@ -1,4 +1,4 @@
-"""Training and decoding on a CPU, the preset tiny: ours beside torch.nn.Transformer, in one run.
+"""Training and decoding on a CPU, presets tiny and small: ours beside torch.nn.Transformer, in one run.
 
     python -m benchmarks.cpu_speed [--keep]
 
@@ -37,17 +37,16 @@ from heedful.shards import Counts, Shards, Side
 from heedful.trainer import ADAM_BETAS, ADAM_EPS, Trainer
 from heedful.validation import sentences
 
-VOCAB_SIZE = 1600
 STEPS, WARM_UP = 30, 5
 CPU = torch.device("cpu")
 
 
-def random_shards(mean_length: float, num_pairs: int = 20_000) -> Shards:
+def random_shards(mean_length: float, vocab_size: int, num_pairs: int = 20_000) -> Shards:
     """Random ids in sentences of log-normal lengths; a target is about as long as its source."""
     rng = np.random.default_rng(0)
     source_N = np.clip(rng.lognormal(np.log(mean_length) - 0.125, 0.5, num_pairs), 2, 128).astype(np.int32)
     target_N = np.clip(source_N * rng.uniform(0.8, 1.25, num_pairs), 2, 128).astype(np.int32)
-    source, target = (Side(rng.integers(2, VOCAB_SIZE, n.sum(), dtype=np.uint16), n) for n in (source_N, target_N))
+    source, target = (Side(rng.integers(2, vocab_size, n.sum(), dtype=np.uint16), n) for n in (source_N, target_N))
     return Shards(source, target, Counts(num_pairs, num_pairs, 0, 0, len(source.ids), len(target.ids)))
 
 
@@ -109,7 +108,7 @@ class Peer:
 
     @classmethod
     def make(cls, config: Config) -> Peer:
-        model = TorchTransformer(config, VOCAB_SIZE).train()
+        model = TorchTransformer(config, config.tokenizer.vocab_size).train()
         return cls(model, torch.optim.Adam(model.parameters(), 1e-4, ADAM_BETAS, ADAM_EPS, fused=True))
 
     def step(self, shards: Shards, pairs_N: Numbers) -> None:
@@ -133,8 +132,9 @@ def timed(work: Callable[[], Any]) -> float:
 
 def training_speed(config: Config, mean_length: float) -> dict[str, float]:
     """Target tokens per second of both, and the ratio."""
-    shards, rows = random_shards(mean_length), config.train.batch_tokens
-    ours = Trainer(Transformer(config.model, VOCAB_SIZE), config, device=CPU, world=World())
+    vocab_size, rows = config.tokenizer.vocab_size, config.train.batch_tokens
+    shards = random_shards(mean_length, vocab_size)
+    ours = Trainer(Transformer(config.model, vocab_size), config, device=CPU, world=World())
     peer = Peer.make(config)
     ours_speeds, peer_speeds = [], []
     batches = zip(islice(micro_batches(shards, seed=1, rows=rows), STEPS), like_lengths(shards, rows), strict=False)
@@ -156,9 +156,10 @@ def ours_step(trainer: Trainer, shards: Shards, pairs_N: Numbers) -> None:
 
 def decoding_speed(config: Config, mean_length: float, num_sentences: int = 256) -> dict[str, float]:
     """Sentences per second of beam 4 and greedy; a random model rarely ends, so every output has its longest length."""
-    shards = random_shards(mean_length, num_sentences)
+    vocab_size = config.tokenizer.vocab_size
+    shards = random_shards(mean_length, vocab_size, num_sentences)
     requests = [Request(ids) for ids in sentences(shards.source, num_sentences)]
-    engine = TorchEngine(Transformer(config.model, VOCAB_SIZE).eval())
+    engine = TorchEngine(Transformer(config.model, vocab_size).eval())
     figures = {}
     for name, options in {
         "beam 4": SearchOptions(max_extra=0),
@@ -177,11 +178,12 @@ def translate(engine: TorchEngine, requests: list[Request], options: SearchOptio
 def main() -> None:
     """Measure, print, keep."""
     given = keeping_parser(__doc__).parse_args()
-    config = resolve(preset("tiny"))
-    figures: dict[str, Any] = {"what": "preset tiny, 1,600 words", "threads": torch.get_num_threads()}
-    for mean_length in (12, 28):
-        figures[f"training, mean length {mean_length}, target tokens/s"] = training_speed(config, mean_length)
-    figures["decoding, mean length 12, sentences/s"] = decoding_speed(config, 12)
+    tiny, small = resolve(preset("tiny")), resolve(preset("small"))
+    figures: dict[str, Any] = {"what": "random words in the presets' sizes", "threads": torch.get_num_threads()}
+    for name, config, mean_length in (("tiny", tiny, 12), ("tiny", tiny, 28), ("small", small, 14)):
+        label = f"training {name}, {config.tokenizer.vocab_size:,} words, mean length {mean_length}, target tokens/s"
+        figures[label] = training_speed(config, mean_length)
+    figures["decoding tiny, mean length 12, sentences/s"] = decoding_speed(tiny, 12)
     print(machine())
     for name, values in figures.items():
         print(f"{name}: {values}")
