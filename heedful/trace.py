@@ -1,7 +1,7 @@
 """All that the page shows of one translation, as JSON: pieces, words, beam tree, top choices, attention, vectors.
 
 `heedful serve` answers with it, `heedful attend` embeds it. Weights travel as bytes (1 = 255) in base64, a third of
-what JSON numbers would take. Of a long sentence only the layers that are asked for are sent.
+what JSON numbers would take; those of a row sum to 255. Of a long sentence only the layers that are asked for are sent.
 """
 
 from __future__ import annotations
@@ -261,9 +261,19 @@ def _layers(found: AttentionMap, asked: Sequence[int] | None) -> list[int]:
 def _weights(found: AttentionMap, kind: Kind, layers: Iterable[int]) -> dict[str, Any]:
     weights_LHTS = found.weights_LHTS[kind]
     here = [layer for layer in layers if layer < weights_LHTS.size(0)]
-    bytes_LHTS = (weights_LHTS[here] * 255).round().to(torch.uint8).contiguous()
+    bytes_LHTS = _parts_of_255(weights_LHTS[here])
     data = base64.b64encode(bytes_LHTS.numpy().tobytes()).decode("ascii")
     return {"shape": list(bytes_LHTS.shape), "dtype": "u8", "layers": here, "data": data}
+
+
+def _parts_of_255(weights_LHTS: Tensor) -> Tensor:
+    """Weights as bytes of which each row sums to 255: rounded down, then up where most was lost."""
+    scaled_LHTS = weights_LHTS.double() * 255
+    bytes_LHTS = scaled_LHTS.floor()
+    missing_LHT1 = 255 - bytes_LHTS.sum(dim=-1, keepdim=True)
+    by_loss_LHTS = (scaled_LHTS - bytes_LHTS).argsort(dim=-1, descending=True, stable=True)
+    place_LHTS = by_loss_LHTS.argsort(dim=-1)
+    return (bytes_LHTS + (place_LHTS < missing_LHT1)).to(torch.uint8)
 
 
 def _with_numbers(

@@ -61,6 +61,18 @@ def test_attention_comes_as_bytes_of_every_layer_and_head(found: dict[str, Any],
         assert found["attention"][kind]["layers"] == [0, 1]
 
 
+def test_the_bytes_of_a_row_sum_to_255_also_in_a_long_sentence(translator: Translator) -> None:
+    long = " ".join([TEXT[0]] * 8)
+    weights = attention_map(translator, long, TEXT[1])
+    given = trace(translator, long, target=TEXT[1])["attention"]
+    for kind in ("cross", "encoder", "decoder"):
+        sent = numbers(given[kind])
+        assert (sent.sum(axis=-1, dtype=np.int64) == 255).all()
+        here = weights.weights_LHTS[kind][given[kind]["layers"]].numpy()
+        np.testing.assert_allclose(sent / 255, here, rtol=0, atol=1.001 / 255)
+        assert not sent[here == 0].any(), "what may not be looked at is not"
+
+
 def test_each_token_has_its_choices_likeliest_first(found: dict[str, Any]) -> None:
     best = found["hypotheses"][0]
     assert len(best["tokens"]) == len(best["pieces"]) == len(best["word_of_piece"])
