@@ -1,8 +1,8 @@
 """From a micro-batch to gradients: the forward and the backward pass, plain or through our kernels.
 
-Two ways, equal by test: `PlainPasses` is autograd on the model as it is written, on any device; `KernelPasses` is
-`cuda_step.py`, with bfloat16 products, on CUDA. `make_passes` is the one place that chooses. They know ranks, whose
-gradients they sum; no optimizer, no schedule.
+Two ways, equal by test: `PlainPasses` is autograd on the model as it is written, on any device, and on a CPU with the
+loss of `by_rows.py`; `KernelPasses` is `cuda_step.py`, with bfloat16 products, on CUDA. `make_passes` is the one place
+that chooses. They know ranks, whose gradients they sum; no optimizer, no schedule.
 """
 
 from __future__ import annotations

@@ -72,6 +72,6 @@ def memory_estimate(config: Config, vocab_size: int, *, device: str) -> MemoryEs
 
 def _numbers_of_a_word(config: Config, rows: int, device: str) -> int:
     """At the peak of the loss: of each row its logits and what they become; on a CPU of few rows, and a gradient."""
-    if device == "cpu":
+    if device == "cpu" and config.train.precision != "bf16":
         return (9 if config.train.r_drop else 5) * min(rows, ROWS_AT_ONCE) + config.model.d_model
     return (7 if config.train.r_drop else 3) * rows

@@ -272,8 +272,8 @@ def _parts_of_255(weights_LHTS: Tensor) -> Tensor:
     bytes_LHTS = scaled_LHTS.floor()
     missing_LHT1 = 255 - bytes_LHTS.sum(dim=-1, keepdim=True)
     by_loss_LHTS = (scaled_LHTS - bytes_LHTS).argsort(dim=-1, descending=True, stable=True)
-    place_LHTS = by_loss_LHTS.argsort(dim=-1)
-    return (bytes_LHTS + (place_LHTS < missing_LHT1)).to(torch.uint8)
+    is_up_LHTS = torch.arange(bytes_LHTS.size(-1)) < missing_LHT1  # of those that have lost most
+    return bytes_LHTS.scatter_add_(-1, by_loss_LHTS, is_up_LHTS.double()).to(torch.uint8)
 
 
 def _with_numbers(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest.mock import Mock
+
 import pytest
 import torch
 from torch import Tensor
@@ -82,14 +84,25 @@ def test_a_pass_on_a_cpu_takes_it_and_trains_the_same(r_drop: float, monkeypatch
     stream = step_batches(
         random_shards(200), make_batch, seed=1, rows=120, num_micro_batches=1, copies=config.train.copies
     )
-    batch, results = next(stream)[0], []
-    for at_once, is_by_rows in ((16, True), (0, False)):
-        monkeypatch.setattr("heedful.passes.ROWS_AT_ONCE", at_once)
-        if not is_by_rows:
-            monkeypatch.setattr("heedful.passes.is_by_rows", lambda hidden_TD: False)
+    batch, by_rows = next(stream)[0], Mock(wraps=sums_by_rows)
+
+    def gradients() -> list[Tensor]:
         torch.manual_seed(0)
         passes = PlainPasses(Transformer(config.model, 56).double().train(), config, world=World(), autocast=False)
         sums_2 = passes.add(batch, seed=7, factor=0.5, is_first=True, is_last=True)
-        results.append([sums_2, *passes.gradients()])
-    for ours, plain in zip(*results, strict=True):
-        torch.testing.assert_close(ours, plain, rtol=1e-9, atol=1e-11)
+        return [sums_2, *passes.gradients()]
+
+    monkeypatch.setattr("heedful.passes.ROWS_AT_ONCE", 16)
+    monkeypatch.setattr("heedful.passes.sums_by_rows", by_rows)
+    ours = gradients()
+    by_rows.assert_called_once()
+    monkeypatch.setattr("heedful.passes.is_by_rows", lambda hidden_TD: False)
+    plain = gradients()
+    by_rows.assert_called_once()
+    for found, right in zip(ours, plain, strict=True):
+        torch.testing.assert_close(found, right, rtol=1e-9, atol=1e-11)
+
+
+def test_rows_that_are_no_copies_are_our_mistake() -> None:
+    with pytest.raises(AssertionError, match="copies are alike"):
+        sums_by_rows(twin_sums, torch.randn(4, 3), torch.randn(11, 3), torch.tensor([1, 2, 1, 3]), rows=2, copies=2)

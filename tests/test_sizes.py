@@ -91,3 +91,8 @@ def test_activations_are_what_autograd_keeps() -> None:
     weights = {weight.data_ptr() for weight in trainer.model.parameters()}
     found = sum(tensor.untyped_storage().nbytes() for pointer, tensor in kept.items() if pointer not in weights)
     assert memory_estimate(trainer.config, 56, device="cpu").activations == pytest.approx(found, rel=0.25)
+
+
+def test_bfloat16_on_a_cpu_has_the_logits_of_all_rows() -> None:
+    half, single = (memory_estimate(config(precision=name), 10_000, device="cpu") for name in ("bf16", "fp32"))
+    assert half.logits == memory_estimate(config(), 10_000, device="cuda").logits != single.logits

@@ -33,7 +33,7 @@ class Dropout(nn.Dropout):
 
 def drawn_dropout(x_TD: Tensor, p: float) -> Tensor:
     """Dropout by draws of torch's generator for the CPU, four of them from each number of 64 bits."""
-    words = torch.empty(-(-x_TD.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
+    words = torch.empty(-(-x_TD.numel() // 4), dtype=torch.int64, device=x_TD.device).random_(-(2**63), None)
     draws_TD = words.view(torch.int16)[: x_TD.numel()].view(x_TD.shape)
     dropped = max(1, round(p * CHANCES))  # the draws are −CHANCES/2 … CHANCES/2 − 1
     kept_TD = (draws_TD > dropped - CHANCES // 2 - 1).to(x_TD.dtype)
