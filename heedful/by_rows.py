@@ -33,7 +33,7 @@ def sums_by_rows(
 
 
 class _SumsByRows(torch.autograd.Function):
-    """In here T is the rows of a part, and G the copies."""
+    """Of a part T is the rows, and G the copies that they stand in."""
 
     @staticmethod
     def forward(
