@@ -4,10 +4,13 @@ PAIR ?= en-de
 SEED ?= 1
 BIN := .venv/bin
 
-.PHONY: demo test check format install tables wheel clean
+.PHONY: demo demos test check format install tables wheel clean
 
 demo: .venv/ready  ## train on the built-in corpus, score, translate: minutes on two cores
 	@$(BIN)/heedful demo --pair $(PAIR) --seed $(SEED)
+
+demos: .venv/ready-dev  ## train twelve demos (four pairs, three seeds) and count the sentences that come out right
+	$(BIN)/python -m benchmarks.demos --keep
 
 test: .venv/ready-dev  ## the whole test suite
 	$(BIN)/python -m pytest

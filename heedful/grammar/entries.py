@@ -32,7 +32,7 @@ class Noun:
 class Adjective:
     """A property. Where `korean` is empty there is only the form before a noun (`modifier`), and no predicate.
 
-    `kind` is "colour", "look" or "state"; `degrees` says whether one can be "very" and "too" much so.
+    `kind` is "colour", "age", "look" or "state"; `degrees` says whether one can be "very" and "too" much so.
     """
 
     name: str

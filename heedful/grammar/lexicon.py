@@ -144,11 +144,11 @@ ADJECTIVES = (
               "animals buildings things loads furniture garden lake boat boy girl child",
               comparatives="smaller kleiner", kind="look"),
     Adjective("old", "old", "alt", "", "buildings rooms ways texts things furniture vehicles wall tree city "
-              "miniature_tower ladder", "오래된", kind="look"),
-    Adjective("aged", "old", "alt", "", "man woman king queen farmer doctor teacher animals", "늙은", kind="look"),
-    Adjective("young", "young", "jung", "", "man woman king queen farmer doctor teacher", "젊은", kind="look"),
+              "miniature_tower ladder", "오래된", kind="age"),
+    Adjective("aged", "old", "alt", "", "man woman king queen farmer doctor teacher animals", "늙은", kind="age"),
+    Adjective("young", "young", "jung", "", "man woman king queen farmer doctor teacher", "젊은", kind="age"),
     Adjective("new", "new", "neu", "", "house school bridge things book newspaper furniture vehicles ladder", "새",
-              kind="look"),
+              kind="age"),
     Adjective("beautiful", "beautiful", "schön", "아름답/아름다워/아름다우",
               "woman queen princess bird horse castle city "
               "garden lake valley flower dress picture creature miniature_tower", kind="look", degrees="very"),

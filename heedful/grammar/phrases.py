@@ -23,7 +23,8 @@ PREDICATES = {noun: tuple(a for a in ADJECTIVES if a.korean and noun in FITTED[a
 # A proper name is described, but has no adjective before it.
 FITTING = {noun: tuple(a for a in ADJECTIVES if noun in FITTED[a] and "sights" not in noun.tags) for noun in NOUNS}
 LOOKS = {noun: tuple(adjective for adjective in FITTING[noun] if adjective.kind != "state") for noun in NOUNS}
-COLOURS = {noun: tuple(adjective for adjective in FITTING[noun] if adjective.kind == "colour") for noun in NOUNS}
+# What may follow another adjective, as English orders them.
+_SECOND = ("age", "colour")
 PEOPLE, ANIMALS = select("people"), select("animals")
 _OWNED = select("animals things texts furniture vehicles house castle garden")
 _NUMBERS = tuple(NUMBERS)
@@ -53,14 +54,15 @@ def subject_and_object(rng: random.Random, verb: Verb) -> tuple[Noun, Noun]:
 
 
 def adjectives(rng: random.Random, noun: Noun, options: Sequence[Adjective]) -> tuple[Adjective, ...]:
-    """None, one, or a quality before a colour ("fluffy blue")."""
+    """None, one, or two: a quality before an age or a colour ("fluffy blue", "expensive new")."""
     roll = rng.random()
     if roll > 0.6 or not options:
         return ()
-    first = pick(rng, options)
-    if roll < 0.14 and first.kind != "colour" and COLOURS[noun]:
-        return first, pick(rng, COLOURS[noun])
-    return (first,)
+    first = tuple(adjective for adjective in options if adjective.kind not in _SECOND)
+    second = tuple(adjective for adjective in options if adjective.kind in _SECOND)
+    if roll < 0.25 and first and second:
+        return pick(rng, first), pick(rng, second)
+    return (pick(rng, options),)
 
 
 def definite(rng: random.Random, noun: Noun) -> NounPhrase:
