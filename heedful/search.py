@@ -6,11 +6,12 @@ gives logits_RV; the state can `select` the parents from which the hypotheses go
 device for anything, so that the same rule serves one batch, an engine whose sentences come and go, and a CUDA graph.
 
 The rule of the beam: of all continuations of the live hypotheses the best W are looked at; those among them that end
-with eos are finished, and the best W that do not end stay alive. A sentence is done when W of its hypotheses are
-finished, or when no live one can still come among its best n. (So a beam of one is greedy search.) A hypothesis Y of
-log-probability p has the score p / ((5 + |Y|) / 6)^α; |Y| counts the final eos. At the length limit the end is forced:
-eos is the only continuation, and counts with the log-probability that the model gives it. The tokens of a prefix are
-forced, and counted, in the same way. So the log-probability of a hypothesis is always that of its tokens and its eos.
+with eos are finished, and the best W that do not end stay alive. A hypothesis Y of log-probability p has the score
+p / ((5 + |Y|) / 6)^α; |Y| counts the final eos, and of a live one the tokens that it has. A sentence is done when W of
+its hypotheses are finished and no live one has a better score than its n-th best; or when none can have one at any
+length. (So a beam of one is greedy search.) At the length limit the end is forced: eos is the only continuation, and
+counts with the log-probability that the model gives it. The tokens of a prefix are forced, and counted, in the same way.
+So the log-probability of a hypothesis is always that of its tokens and its eos.
 """
 
 from __future__ import annotations
@@ -171,14 +172,17 @@ class BeamRule:
     def _close(self, beams: Beams, live_NW: Tensor, finished_NW: Tensor) -> Beams:
         """Count the finished ones in, and see which sentences are done.
 
-        A live hypothesis can at most keep its log-probability until the length limit, where the penalty divides it by
-        the most. Behind the limit a sentence is done also when its numbers are none (NaN).
+        W finished ones are not enough: where a model is sure, W bad ones finish while the good one is alive. A live one
+        can at most keep its log-probability until the length limit, where the penalty divides it by the most. Behind the
+        limit a sentence is done also when its numbers are none (NaN).
         """
         scores_NW = finished_NW / length_penalty(beams.position_N + 1, self.alpha)[:, None]
         scores_NW = torch.cat([beams.finished_scores_NW, scores_NW], dim=1).topk(self.width).values
-        bound_N = live_NW.amax(dim=1) / length_penalty(beams.max_length_N + 1, self.alpha)
-        over_N = (beams.position_N >= beams.max_length_N) | (scores_NW[:, -1] > -math.inf)
-        done_N = beams.done_N | over_N | (bound_N <= scores_NW[:, self.n_best - 1])
+        leader_N, wanted_N = live_NW.amax(dim=1), scores_NW[:, self.n_best - 1]
+        leading_N = leader_N / length_penalty(beams.position_N + 1, self.alpha) > wanted_N
+        enough_N = (scores_NW[:, -1] > -math.inf) & ~leading_N
+        bound_N = leader_N / length_penalty(beams.max_length_N + 1, self.alpha)
+        done_N = beams.done_N | enough_N | (bound_N <= wanted_N) | (beams.position_N >= beams.max_length_N)
         live_NW = live_NW.masked_fill(done_N[:, None], -math.inf)
         position_N = beams.position_N + 1
         return replace(beams, log_probs_NW=live_NW, finished_scores_NW=scores_NW, position_N=position_N, done_N=done_N)

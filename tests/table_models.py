@@ -39,6 +39,16 @@ class Table:
         return [ids for length in range(max_length + 1) for ids in itertools.product(words, repeat=length)]
 
 
+class Sure(Table):
+    """A table that is sure of `seed` times token 1 and of the end behind them, and takes too early an end for likelier
+    than any other mistake."""
+
+    def log_probs(self, prefix: Prefix) -> list[float]:
+        wanted = EOS if len(prefix) >= self.seed else 1
+        weights = [0.998 if token == wanted else 0.001 if token == EOS else 1e-6 for token in range(self.vocab_size)]
+        return [math.log(weight / sum(weights)) for weight in weights]
+
+
 class Tables:
     """The state of N tables with W hypotheses each: what every row has come by."""
 
@@ -64,7 +74,7 @@ def step(ids_R: Tensor, state: Tables) -> Tensor:
 def plain_beam_search(
     table: Table, max_length: int, beam_size: int, alpha: float, n_best: int, prefix: Prefix = ()
 ) -> list[tuple[float, Prefix]]:
-    """The rule of search.py once more, with lists, and without its early end: W finished, or the length limit."""
+    """The rule of search.py once more, with lists; it ends early only where W have finished and no live one leads."""
     live: list[tuple[float, Prefix]] = [(0.0, ())]
     finished: list[tuple[float, Prefix]] = []
     for length in range(max_length + 1):
@@ -76,6 +86,8 @@ def plain_beam_search(
         totals.sort(key=lambda entry: -entry[0])
         finished += [(p / length_penalty(length + 1, alpha), ids) for p, ids, t in totals[:beam_size] if t == EOS]
         live = [(p, (*ids, token)) for p, ids, token in totals if token != EOS][:beam_size]
-        if len(finished) >= beam_size:
+        finished.sort(key=lambda entry: -entry[0])
+        leader = max((p / length_penalty(length + 1, alpha) for p, _ in live), default=-math.inf)
+        if len(finished) >= beam_size and leader <= finished[n_best - 1][0]:
             break
-    return sorted(finished, key=lambda entry: -entry[0])[:n_best]
+    return finished[:n_best]

@@ -15,7 +15,7 @@ import torch
 
 from heedful.search import BeamRule, Hypothesis, beam_steps, new_beams
 from tests.interpreted import DEVICE, assert_holds_in_the_interpreter, on_kernels, without_kernels
-from tests.table_models import EOS, Prefix, Table, Tables, plain_beam_search, step
+from tests.table_models import EOS, Prefix, Sure, Table, Tables, plain_beam_search, step
 
 if TYPE_CHECKING:
     from heedful.engines.slots import Slots
@@ -97,6 +97,11 @@ def test_each_slot_does_what_the_rule_says_and_never_ends_too_early(beam_size: i
 def test_the_bound_reaches_as_far_as_the_length_limit_and_its_eos() -> None:
     """Tables whose best hypothesis is the longest, and better by little; see the tests of the plain search."""
     assert_follow_the_rule([Table(146), Table(314, sharpness=8.0)], [2, 4], BeamRule(2, 0.6, 1, EOS))
+
+
+@on_kernels
+def test_a_sure_model_is_not_cut_off_by_bad_endings() -> None:
+    assert_follow_the_rule([Sure(6), Sure(3)], [7, 7], BeamRule(4, 0.6, 1, EOS))
 
 
 @on_kernels

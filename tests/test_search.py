@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import heedful.search
 from heedful.sampling import SampleRule, greedy_rule, greedy_search
 from heedful.search import BeamRule, Hypothesis, beam_search, beam_steps, length_penalty, new_beams, search
-from tests.table_models import EOS, Prefix, Table, Tables, plain_beam_search, step
+from tests.table_models import EOS, Prefix, Sure, Table, Tables, plain_beam_search, step
 
 
 def beam(tables: list[Table], max_lengths: list[int], beam_size: int, **options: object) -> list[list[Hypothesis]]:
@@ -56,6 +56,12 @@ def test_the_bound_reaches_as_far_as_the_length_limit() -> None:
     (found,) = beam([table], [4], 2, alpha=0.6)
     assert [hypothesis.ids for hypothesis in found] == [(3, 2, 1, 3)]
     assert plain_beam_search(table, 4, 2, 0.6, 1)[0][1] == (3, 2, 1, 3)
+
+
+def test_a_sure_model_is_not_cut_off_by_bad_endings() -> None:
+    """At each step the end is the second likeliest, and so as many bad hypotheses finish as the beam is wide."""
+    (found,) = beam([Sure(10)], [20], 4, alpha=0.6)
+    assert [hypothesis.ids for hypothesis in found] == [(1,) * 10]
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 1.5])

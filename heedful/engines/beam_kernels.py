@@ -232,10 +232,12 @@ def _advance(
     score, key = eos / tl.load(penalty_ptr + position + 1), place * capacity + position
     new_score, new_total, new_key = _finished(score, eos, key, old_score, old_total, old_key, PLACES)
 
-    # Done: W have finished, or no live one can come among the best n any more, or there is no room.
-    bound = tl.max(value, axis=0) / tl.load(penalty_ptr + max_length + 1)
+    # Done: W have finished and no live one leads, or none can come among the best n any more, or there is no room.
+    leader = tl.max(value, axis=0)
     last, wanted = _at(new_score, NUM_BEAMS - 1, PLACES), _at(new_score, N_BEST - 1, PLACES)
-    done = (position >= max_length) | (last > float("-inf")) | (bound <= wanted)
+    leading = leader / tl.load(penalty_ptr + position + 1) > wanted
+    bound = leader / tl.load(penalty_ptr + max_length + 1)
+    done = (position >= max_length) | ((last > float("-inf")) & ~leading) | (bound <= wanted)
     value = tl.where(done, float("-inf"), value)
 
     past = (slot.to(tl.int64) * capacity + position) * NUM_BEAMS + place
