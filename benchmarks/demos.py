@@ -11,7 +11,6 @@ from typing import Any
 
 from benchmarks.command import keep, keeping_parser, run
 from heedful.card import load_card
-from heedful.checkpoint import find_model
 from heedful.demo import run_demo
 from heedful.grammar import DEMO_SENTENCES
 from heedful.translation import Translator
@@ -34,7 +33,7 @@ def demo_row(pair: str, seed: int, folder: Path) -> dict[str, Any]:
     if code := run_demo(pair, folder, seed=seed, steps=None):
         raise SystemExit(code)
     wrong = wrong_translations(folder / "run", pair)
-    card = load_card(find_model(folder / "run").folder)
+    card = load_card(folder / "run")
     assert card.training is not None
     return {
         "pair": pair,

@@ -10,8 +10,8 @@ with eos are finished, and the best W that do not end stay alive. A hypothesis Y
 p / ((5 + |Y|) / 6)^α; |Y| counts the final eos, and of a live one the tokens that it has. A sentence is done when W of
 its hypotheses are finished and no live one has a better score than its n-th best; or when none can have one at any
 length. (So a beam of one is greedy search.) At the length limit the end is forced: eos is the only continuation, and
-counts with the log-probability that the model gives it. The tokens of a prefix are forced, and counted, in the same way.
-So the log-probability of a hypothesis is always that of its tokens and its eos.
+counts with the log-probability that the model gives it. The tokens of a prefix are forced, and counted, in the same
+way. So the log-probability of a hypothesis is always that of its tokens and its eos.
 """
 
 from __future__ import annotations
@@ -172,9 +172,9 @@ class BeamRule:
     def _close(self, beams: Beams, live_NW: Tensor, finished_NW: Tensor) -> Beams:
         """Count the finished ones in, and see which sentences are done.
 
-        W finished ones are not enough: where a model is sure, W bad ones finish while the good one is alive. A live one
-        can at most keep its log-probability until the length limit, where the penalty divides it by the most. Behind the
-        limit a sentence is done also when its numbers are none (NaN).
+        W finished ones are not enough: where a model is sure, W bad ones finish while the good one is alive. A live
+        one can at most keep its log-probability until the length limit, where the penalty divides it by the most.
+        Behind the limit a sentence is done also when its numbers are none (NaN).
         """
         scores_NW = finished_NW / length_penalty(beams.position_N + 1, self.alpha)[:, None]
         scores_NW = torch.cat([beams.finished_scores_NW, scores_NW], dim=1).topk(self.width).values

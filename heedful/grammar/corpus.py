@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from heedful.errors import ConfigError
+from heedful.grammar.demo import DEMO
 from heedful.grammar.english import english
 from heedful.grammar.german import german
 from heedful.grammar.korean import korean
@@ -88,9 +89,10 @@ def check_pair(source_language: str, target_language: str) -> None:
 
 
 def training_sentences(language: str, *, seed: int, count: int) -> Iterator[Written]:
-    """Sentences without a reserved combination, all different."""
+    """Sentences without a reserved combination, all different, and none of the demonstration's."""
     draws = sentences(random.Random(f"train {seed}"))
-    return _distinct((sentence for sentence in draws if not is_held_out(sentence)), language, count)
+    shown = (sentence for sentence in draws if not is_held_out(sentence) and sentence not in DEMO)
+    return _distinct(shown, language, count)
 
 
 def held_out_examples(
