@@ -41,7 +41,6 @@ def demo_row(pair: str, seed: int, folder: Path) -> dict[str, Any]:
         "right": len(DEMO_SENTENCES["en"]) - len(wrong),
         "wrong": wrong,
         "BLEU": round(card.evaluations[-1].report.bleu.value, 2),
-        "seconds": round(card.training.seconds, 1),
         "trained by": card.training.commit,
         "text": (card.training.training.source[0].sha256 or "")[:16],
     }
@@ -54,7 +53,7 @@ def main() -> None:
     given = parser.parse_args()
     rows = [demo_row(pair, seed, given.folder / f"{pair}-{seed}") for pair in PAIRS for seed in SEEDS]
     for row in rows:
-        print(f"{row['pair']} {row['seed']}: {row['right']} of 8 right, BLEU {row['BLEU']}, {row['seconds']} s")
+        print(f"{row['pair']} {row['seed']}: {row['right']} of 8 right, BLEU {row['BLEU']}")
         for wrong in row["wrong"]:
             print(f"  {wrong['source']}\n    → {wrong['found']}\n    ≠ {wrong['right']}")
     complete = sum(not row["wrong"] for row in rows)
