@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import subprocess
@@ -132,19 +133,39 @@ def test_the_evenings_reading_is_as_short_as_it_says() -> None:
         assert re.search(rf" {len(files)}\D.*2,100.*docs/paper\.md#an-evenings-reading", readme_line(name)), name
 
 
-@pytest.mark.parametrize("name", READMES)
-def test_every_speed_is_one_of_the_results_or_of_the_experiments(name: str) -> None:
-    """Those of a thousand and more, which are nobody's by chance; a result may have more digits."""
+def speed_rows(name: str) -> list[str]:
+    """The last cell of each row of the table of speeds."""
+    machine = "one H200|2 CPU cores|H200 1개|CPU 코어 2개"
     text = (ROOT / name).read_text(encoding="utf-8")
-    results = re.findall(
-        r"^\| .+ \| .+ \| (?:one H200|2 CPU cores|H200 1개|CPU 코어 2개) \| (.+) \|$", text, re.MULTILINE
-    )
-    figures = set(re.findall(r"\d+,\d{3}(?:,\d{3})*", " ".join(results)))
-    assert len(figures) > 5
-    files = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "benchmarks" / "results").glob("*.json"))
-    kept = {f"{round(float(number)):,}" for number in re.findall(r": ([\d.]+)\b", files)}
-    told = set(re.findall(r"[\d,]+\d", (ROOT / "docs" / "experiments.md").read_text(encoding="utf-8")))
-    assert not figures - kept - told
+    return re.findall(rf"^\| .+ \| .+ \| (?:{machine}) \| (.+) \|$", text, flags=re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", READMES)
+def test_every_speed_links_to_results_that_have_it_and_name_commit_date_and_machine(name: str) -> None:
+    """Every number of a row stands in a result that the row links to, which may have more digits."""
+    rows = speed_rows(name)
+    assert len(rows) > 5
+    for row in rows:
+        links = re.findall(r"\]\((benchmarks/results/.+?\.json)\)", row)
+        assert links, row
+        texts = [(ROOT / link).read_text(encoding="utf-8") for link in links]
+        for result in map(json.loads, texts):
+            assert all(result[key] for key in ("date", "commit", "machine")), links
+        kept = [float(number) for number in numbers("\n".join(texts))]
+        told = numbers(re.sub(r"\[.+?\]\(.+?\)", "", row))
+        assert [number for number in told if not stands_in(number, kept)] == []
+
+
+def numbers(text: str) -> list[str]:
+    """The numbers of a text, without the commas between thousands; a digit of a name, as in bf16, is none."""
+    found = re.findall(r"(?<![\w.,])\d+(?:,\d{3})*(?:\.\d+)?(?![\d-])", text)
+    return [number.replace(",", "") for number in found]
+
+
+def stands_in(number: str, kept: list[float]) -> bool:
+    """Whether the number is one of those, rounded."""
+    digits = len(number.partition(".")[2])
+    return any(abs(float(number) - other) <= 0.500001 * 10**-digits for other in kept)
 
 
 def readme_line(name: str) -> str:
