@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -56,6 +56,7 @@ class Words(Struct, frozen=True, kw_only=True):
     heading: tuple[str, str, str, str, str]
     not_run: str
     seeds: str
+    phrases: tuple[tuple[str, str], ...] = ()  # patterns of English in a cell, and what stands in their place
 
 
 READMES = {
@@ -63,9 +64,23 @@ READMES = {
         heading=("recipe", "test set", "heedful", "others", "trained in"), not_run="not run by us", seeds="{} seeds"
     ),
     "README.ko.md": Words(
-        heading=("레시피", "시험 집합", "heedful", "다른 시스템", "학습 시간"),
+        heading=("레시피", "테스트 세트", "heedful", "다른 시스템", "학습 시간"),
         not_run="아직 돌려 보지 않음",
         seeds="시드 {}개",
+        phrases=(
+            (r"pronoun accuracy, %", "대명사 정확도(%)"),
+            (r"BLEU, lower-cased, tokenised", "BLEU(소문자, 토큰화)"),
+            (r"BLEU, tokenised, compounds split", "BLEU(토큰화, 복합어 분리)"),
+            (r"BLEU, tokenised", "BLEU(토큰화)"),
+            (r"text-only Transformer-tiny", "텍스트 전용 Transformer-tiny"),
+            (r"JoeyNMT 2\.3 after ([\d.]+) minutes on an H200", r"H200에서 \1분 학습한 JoeyNMT 2.3"),
+            (r"the paper, (base|big)", r"논문의 \1"),
+            (r"\bbeam (\d+)", r"빔 \1"),
+            (r"\bgreedy\b", "그리디 탐색"),
+            (r"(\d+) checkpoints averaged", r"체크포인트 \1개 평균"),
+            (r"(\d+) cores", r"코어 \1개"),
+            (r"(?<=\d) s\b", "초"),
+        ),
     ),
 }
 
@@ -110,7 +125,12 @@ def read_rows(folder: Path) -> list[Row]:
 # ---------------------------------------------------------------------------------------------------- the README
 
 
-def readme_table(rows: Sequence[Row], peers: Sequence[Peer], words: Words) -> str:
+def card_files(folder: Path) -> dict[str, str]:
+    """The files of the cards, by the digest of the weights."""
+    return {load_card(path).weights_sha256: path.name for path in sorted(folder.glob("*.json"))}
+
+
+def readme_table(rows: Sequence[Row], peers: Sequence[Peer], words: Words, files: Mapping[str, str]) -> str:
     """One line for each recipe and test set, and for what others have and we have not run."""
     table = [[*words.heading]]
     answered: set[Peer] = set()
@@ -118,21 +138,36 @@ def readme_table(rows: Sequence[Row], peers: Sequence[Peer], words: Words) -> st
         for evaluations in _by_test(row):
             beside = _beside(row.cards[0], evaluations[0], peers)
             answered |= set(beside)
-            table.append(_readme_line(row, evaluations, beside, words))
+            line = [_linked(row, files), *_figures_line(row, evaluations, beside, words)]
+            table.append([_said(text, words) for text in line])
     for peer in peers:
         if peer.recipe and peer not in answered and peer.recipe not in {row.name for row in rows}:
-            table.append([f"`{peer.recipe}`", f"{peer.test}, {peer.pair}", words.not_run, _theirs(peer), ""])
+            table.append(
+                [f"`{peer.recipe}`", f"{peer.test}, {peer.pair}", words.not_run, _said(_theirs(peer), words), ""]
+            )
     return "\n".join(markdown_table(table))
 
 
-def _readme_line(row: Row, evaluations: Sequence[Evaluation], peers: Sequence[Peer], words: Words) -> list[str]:
+def _linked(row: Row, files: Mapping[str, str]) -> str:
+    """The recipe, with a link to the card of each seed."""
+    cards = [f"[{card.config['train']['seed']}]({RESULTS.name}/{files[card.weights_sha256]})" for card in row.cards]
+    return f"`{row.name}` {' '.join(cards)}"
+
+
+def _said(text: str, words: Words) -> str:
+    """A cell in the README's language."""
+    for pattern, ours in words.phrases:
+        text = re.sub(pattern, ours, text)
+    return text
+
+
+def _figures_line(row: Row, evaluations: Sequence[Evaluation], peers: Sequence[Peer], words: Words) -> list[str]:
     names = [name for name in METRICS if name in IN_README or name in {peer.metric for peer in peers}]
     figures = [f"{_metric(name, evaluations)} **{value}**" for name in names if (value := figure(name, evaluations))]
     card = row.cards[0]
     remarks = [words.seeds.format(len(evaluations))] if len(evaluations) > 1 else []
     remarks += [_searched(card, evaluations[0])] if peers else []
     return [
-        f"`{row.name}`",
         f"{evaluations[0].name}, {card.source_language}-{card.target_language}{_search(row, evaluations[0])}",
         "; ".join(figures) + (f" ({'; '.join(remarks)})" if remarks else ""),
         "; ".join(map(_theirs, peers)),
@@ -293,11 +328,11 @@ def between_markers(text: str, table: str, name: str) -> str:
 
 def generated(root: Path = ROOT, results: Path = RESULTS) -> dict[Path, str]:
     """Every file that is written from the cards, and what it should say."""
-    rows, peers = read_rows(results), read_peers(results)
+    rows, peers, cards = read_rows(results), read_peers(results), card_files(results)
     files = {root / DOCUMENT: document(rows, peers)}
     for name, words in READMES.items():
         text = (root / name).read_text(encoding="utf-8")
-        files[root / name] = between_markers(text, readme_table(rows, peers, words), name)
+        files[root / name] = between_markers(text, readme_table(rows, peers, words, cards), name)
     return files
 
 

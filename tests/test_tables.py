@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import tomllib
 from pathlib import Path
@@ -196,6 +197,22 @@ def test_seeds_of_two_machines_name_both(root: Path) -> None:
     (line,) = [line for line in files["README.md"].splitlines() if "valid.de" in line and "multi30k-en-de`" in line]
     assert "s; a GPU; another GPU |" in line
     assert "| machine | a GPU, torch 2; another GPU, torch 2 |" in files["results.md"]
+
+
+def test_a_row_links_to_the_card_of_each_seed(root: Path) -> None:
+    files = written(root, *(card(seed, evaluation("valid.de", REFERENCES)) for seed in (4, 7)))
+    for name in tables.READMES:
+        (line,) = [line for line in files[name].splitlines() if "valid.de" in line and "`multi30k-en-de`" in line]
+        assert "[4](results/0.json) [7](results/1.json)" in line
+
+
+def test_no_english_is_left_in_the_cells_of_the_korean_table() -> None:
+    """But names: of recipes, files, systems, people, machines and metrics."""
+    text = (tables.ROOT / "README.ko.md").read_text(encoding="utf-8")
+    cells = text[text.index(tables.BEGIN) : text.index(tables.END)].split("\n", 1)[1]
+    words = re.findall(r"[A-Za-z][A-Za-z0-9.-]*", re.sub(r"`.+?`|\]\(.+?\)|\w+\.\w\w, \w\w-\w\w", "", cells))
+    names = {"heedful", "sacreBLEU", "BLEU", "ko-mecab", "Transformer-tiny", "Wu", "et", "al.", "JoeyNMT"}
+    assert set(words) <= names | {"base", "big", "AMD", "EPYC", "NVIDIA", "H200"}
 
 
 def test_other_searches_are_other_lines_and_say_how(root: Path) -> None:
