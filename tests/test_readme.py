@@ -15,6 +15,8 @@ import pytest
 import heedful
 from heedful import tokenizer
 from heedful.cli import commands
+from heedful.config import preset, resolve
+from heedful.model.dropout import CHANCES
 
 ROOT = Path(__file__).parent.parent
 READMES = ["README.md", "README.ko.md"]
@@ -120,6 +122,27 @@ def test_the_departures_say_what_the_vocabulary_is_learned_from() -> None:
     rows = {row.split(" |")[0]: row for row in re.findall(r"^\| (.*)", text, flags=re.MULTILINE)}
     assert f"of more than {tokenizer._SAMPLED_LINES:,} from a random sample" in rows["vocabulary"]
     assert "from the text before cleaning" in rows["cleaning, `data.max_length_ratio`, `data.drop_copies`"]
+
+
+@pytest.mark.parametrize("name", [*READMES, "docs/paper.md"])
+def test_each_default_that_approximates_the_paper_is_named_with_what_switches_it_off(name: str) -> None:
+    text = (ROOT / name).read_text(encoding="utf-8")
+    for default, switch in {"CUDA": "--precision fp32", "int8": "--engine torch"}.items():
+        assert [line for line in text.splitlines() if default in line], default
+        option, value = switch.split()
+        options = {opt: each for each in commands.commands["translate"].params for opt in each.opts}
+        assert value in getattr(options[option].type, "choices", ())
+        assert f"`{switch}`" in text
+    dropped = round(0.1 * CHANCES) / CHANCES
+    assert f"{dropped:.6f}" in text
+    assert "Exactly the paper" not in text
+
+
+def test_table_3_is_said_to_need_a_model_that_is_not_averaged() -> None:
+    text = (ROOT / "docs" / "paper.md").read_text(encoding="utf-8")
+    section = text[text.index("## The rows of table 3 as settings") :].split("\n## ")[0]
+    assert "`train.average_last=1`" in section
+    assert resolve(preset("big"), {"train": {"average_last": 1}}).train.average_last == 1
 
 
 def test_the_evenings_reading_is_as_short_as_it_says() -> None:
