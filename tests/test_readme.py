@@ -138,6 +138,15 @@ def test_each_default_that_approximates_the_paper_is_named_with_what_switches_it
     assert "Exactly the paper" not in text
 
 
+def test_the_time_of_the_demo_stands_in_the_results_alone() -> None:
+    """It is another on each machine; a second figure in the guide would contradict the table."""
+    text = (ROOT / "docs" / "guide.md").read_text(encoding="utf-8")
+    (row,) = [line for line in text.splitlines() if "`make demo`" in line]
+    told = row[row.index("`make demo`") :].split(". ")[0]
+    assert "](../README.md#results)" in told
+    assert not re.search(r"\d", told)
+
+
 def test_table_3_is_said_to_need_a_model_that_is_not_averaged() -> None:
     text = (ROOT / "docs" / "paper.md").read_text(encoding="utf-8")
     section = text[text.index("## The rows of table 3 as settings") :].split("\n## ")[0]
