@@ -914,10 +914,10 @@ def test_a_server_that_cannot_answer_now_says_so_in_korean(page: Any, server: st
 def test_a_refusal_is_shown_in_korean_beside_the_text(unwatched: Any, server: str) -> None:
     unwatched.goto(f"{server}/#ui=ko")
     unwatched.fill("#source", "word " * 5000)
-    unwatched.get_by_text("글이 너무 깁니다: 25000자.").wait_for()
+    unwatched.get_by_text("텍스트가 너무 깁니다(25000자).").wait_for()
     unwatched.route("**/api/trace", lambda route: route.fulfill(status=503, json={"error": "Slowdown: too many texts"}))
     unwatched.fill("#source", TEXT[0])
-    unwatched.get_by_text("서버가 지금은 응답하지 못합니다.").wait_for()
+    unwatched.get_by_text("서버가 응답할 수 없는 상태입니다.").wait_for()
     assert TEXT[1] in unwatched.locator("#target").inner_text()
     assert unwatched.get_by_role("button", name="다시 시도").count() == 1
 

@@ -147,6 +147,26 @@ def test_the_time_of_the_demo_stands_in_the_results_alone() -> None:
     assert not re.search(r"\d", told)
 
 
+@pytest.mark.parametrize("name", ["README.ko.md", "heedful/web/static/i18n.js"])
+def test_korean_calls_things_what_korean_engineers_call_them(name: str) -> None:
+    """And one thing by one name, in the README and on the page."""
+    text = (ROOT / name).read_text(encoding="utf-8")
+    odd = [
+        "위치 부호화",
+        "시험 집합",
+        "시험 글",
+        "학습 글",
+        "후치 정규화",
+        "나무로",
+        "글에서 글로",
+        "탐욕",
+        "목표 토큰",
+    ]
+    odd += ["길이 벌점", "낱말", "서명"]
+    assert [word for word in odd if word in text] == []
+    assert "위치 인코딩" in text
+
+
 def test_table_3_is_said_to_need_a_model_that_is_not_averaged() -> None:
     text = (ROOT / "docs" / "paper.md").read_text(encoding="utf-8")
     section = text[text.index("## The rows of table 3 as settings") :].split("\n## ")[0]
