@@ -237,8 +237,9 @@ def document(rows: Sequence[Row], peers: Sequence[Peer]) -> str:
         "# Results",
         "Written by `make tables` from the cards in [results](../results) and the figures of others in "
         "[results/peers.toml](../results/peers.toml); do not edit it. A card says all that a figure depends on, and "
-        "holds no text: `heedful card results/*.json --seeds` puts them side by side; without `--seeds` each is "
-        "compared with the first, by paired bootstrap. "
+        "holds no text: `heedful card results/*.json --seeds` puts them side by side and tests recipes over "
+        "their seeds; without `--seeds` each card is compared with the first by paired bootstrap, which says nothing "
+        "about other seeds. "
         "[evaluation.md](evaluation.md) says which BLEU is which.",
         "A score of one card stands with its 95 % interval, one of several seeds with their standard deviation.",
     ]

@@ -1,5 +1,6 @@
-"""Cards side by side: what they differ in, and which is better on the test sets that they share (paired bootstrap).
+"""Cards side by side: what they differ in, and which is better on the test sets that they share.
 
+Two cards are compared over the sentences of a test set (paired bootstrap), two recipes over their seeds (t-tests).
 It knows cards and figures; how a single card is shown, and a table written, is `card_tables.py`'s.
 """
 
@@ -19,9 +20,16 @@ from heedful.config import TEXT_FILES, Config, Layer, to_layer
 from heedful.corpus import uncompressed
 from heedful.evaluation import Report
 from heedful.schedule import cooldown
+from heedful.seed_significance import MIN_SEEDS, SeedComparison, compare_seeds
 from heedful.significance import BLEU, CHRF, Comparison, paired_bootstrap, unpack
 
 Form: TypeAlias = Literal["text", "md"]
+Over: TypeAlias = Literal["sentences", "seeds"]  # what a difference is tested over
+
+CAUTION = (
+    "each row is one seed, and a p-value over test sentences says nothing about other seeds: "
+    f"train {MIN_SEEDS} seeds or more of each and add --seeds."
+)
 
 
 class Row(Struct, frozen=True):
@@ -46,7 +54,8 @@ class Cell(Struct, frozen=True):
 class Line(Struct, frozen=True):
     """A row's figures on one test set, searched in one way; seeds are those of the cards that have such figures.
 
-    The comparisons are with the first row that was searched alike, by paired bootstrap.
+    The comparisons are with the first row that was searched alike: over sentences by paired bootstrap, which has a
+    caution, or over seeds.
     """
 
     name: str
@@ -54,6 +63,8 @@ class Line(Struct, frozen=True):
     search: str
     cells: dict[str, Cell]
     comparisons: dict[str, Comparison] = {}
+    seed_comparisons: dict[str, SeedComparison] = {}
+    caution: str = ""
 
 
 class Block(Struct, frozen=True):
@@ -169,27 +180,52 @@ def scored_alike(row: Row) -> dict[tuple[str, str, str], list[Scored]]:
     return found
 
 
-def blocks(rows: Sequence[Row]) -> list[Block]:
+def blocks(rows: Sequence[Row], over: Over = "sentences") -> list[Block]:
     """Every test set and kind of BLEU, in the order in which the cards name them."""
     kinds = {each.conditions[:2]: each.name for row in rows for card in row.cards for each in card.evaluations}
-    return [Block(name, *kind, tuple(_lines(kind, rows))) for kind, name in kinds.items()]
+    return [Block(name, *kind, tuple(_lines(kind, rows, over))) for kind, name in kinds.items()]
 
 
-def _lines(kind: tuple[str, str], rows: Sequence[Row]) -> Iterator[Line]:
+def _lines(kind: tuple[str, str], rows: Sequence[Row], over: Over) -> Iterator[Line]:
     first: dict[str, list[Scored]] = {}
     for row in rows:
         for (*this, search), scored in scored_alike(row).items():
             if tuple(this) == kind:
-                yield _line(row, search, scored, first.setdefault(search, scored))
+                line = _line(row, search, scored)
+                baseline = first.setdefault(search, scored)
+                yield line if scored is baseline else _compared(line, baseline, scored, over)
 
 
-def _line(row: Row, search: str, scored: Sequence[Scored], first: Sequence[Scored]) -> Line:
+def _line(row: Row, search: str, scored: Sequence[Scored]) -> Line:
     seeds = tuple(each.card.training.seed if each.card.training else None for each in scored)
     found = [_figures(each.evaluation) for each in scored]
     cells = {name: figure for name in found[0] if (figure := cell([each.get(name) for each in found]))}
-    compared = scored is not first and len(scored) == len(first) == 1
-    comparisons = compare(first[0].evaluation, scored[0].evaluation) if compared else {}
-    return Line(row.name, seeds, search, cells, comparisons)
+    return Line(row.name, seeds, search, cells)
+
+
+def _compared(line: Line, baseline: Sequence[Scored], scored: Sequence[Scored], over: Over) -> Line:
+    """The line with its comparisons; over sentences there are none between rows of several seeds."""
+    if over == "seeds":
+        return msgspec.structs.replace(line, seed_comparisons=compare_rows(baseline, scored))
+    if len(baseline) > 1 or len(scored) > 1:
+        return line
+    found = compare(baseline[0].evaluation, scored[0].evaluation)
+    return msgspec.structs.replace(line, comparisons=found, caution=CAUTION if found else "")
+
+
+def compare_rows(baseline: Sequence[Scored], system: Sequence[Scored]) -> dict[str, SeedComparison]:
+    """t-tests over the seeds of two recipes."""
+    return {name: compare_seeds(_by_seed(name, baseline), _by_seed(name, system)) for name in (BLEU, CHRF)}
+
+
+def _by_seed(metric: str, scored: Sequence[Scored]) -> dict[str, float]:
+    """A score by seed; a card whose seed is not known has one that no other card has."""
+    found = {}
+    for each in scored:
+        seed, report = _seed(each.card), each.evaluation.report
+        score = report.bleu if metric == BLEU else report.chrf
+        found[each.card.weights_sha256 if seed is None else str(seed)] = score.value
+    return found
 
 
 def cell(values: Sequence[float | None]) -> Cell | None:
@@ -231,9 +267,9 @@ def _figures(evaluation: Evaluation) -> dict[str, float | None]:
     return figures
 
 
-def side_by_side(rows: Sequence[Row], form: Form) -> str:
+def side_by_side(rows: Sequence[Row], form: Form, over: Over = "sentences") -> str:
     """Several rows as one table a test set, behind tables of how they were trained and what they differ in."""
-    settings, tests = _setting_rows(rows), blocks(rows)
+    settings, tests = _setting_rows(rows), blocks(rows, over)
     sections = [Section("Training", _training_rows(rows))]
     sections += [Section("Settings that differ", settings)] if len(settings) > 1 else []
     sections += [_block_section(block) for block in tests]
@@ -243,12 +279,15 @@ def side_by_side(rows: Sequence[Row], form: Form) -> str:
 
 def _notes(tests: Sequence[Block]) -> str:
     lines = [line for block in tests for line in block.lines]
-    has_seeds = any(len(line.seeds) > 1 for line in lines)
-    notes = ["± behind a mean: the standard deviation over seeds."] if has_seeds else []
+    notes = ["± after a mean: the standard deviation over seeds."] if any(len(line.seeds) > 1 for line in lines) else []
     if any(line.comparisons for line in lines):
         notes += ["p: paired bootstrap against the first row that was searched alike, 1,000 draws, one-sided."]
-    elif notes:
-        notes += ["Without --seeds each card is compared with the first, by paired bootstrap."]
+        notes += [f"Caution: {CAUTION}"]
+    if any(line.seed_comparisons for line in lines):
+        notes += [
+            "Δ against the first row that was searched alike, with its 95 % interval, p (two-sided) and number of"
+        ]
+        notes += ["seeds: paired t-test where the seeds are the same, else Welch's; no p below three seeds."]
     if any(len({line.search for line in block.lines}) > 1 for block in tests):
         notes += ["To compare what was searched otherwise, evaluate again with the same -b, --alpha and --precision."]
     return " ".join(notes)
@@ -320,21 +359,35 @@ def _seeds(seeds: Iterable[int | None]) -> str:
 def _block_section(block: Block) -> Section:
     shown = [name for line in block.lines for name in line.cells]
     names = [name for name in dict.fromkeys([*FIGURES, *shown]) if name in shown]
-    tested = [name for name in (BLEU, CHRF) if any(name in line.comparisons for line in block.lines)]
-    heading = ["card", "seed", "search", *names, *(f"Δ {name} (p)" for name in tested)]
-    rows = [heading]
-    for line in block.lines:
+    deltas = [_deltas(line) for line in block.lines]
+    tested = list(dict.fromkeys(name for each in deltas for name in each))
+    rows = [["card", "seed", "search", *names, *tested]]
+    for line, delta in zip(block.lines, deltas, strict=True):
         cells = [line.cells[name].show() if name in line.cells else "" for name in names]
-        deltas = [_delta(line.comparisons.get(name)) for name in tested]
-        rows.append([line.name, _seeds(line.seeds), line.search, *cells, *deltas])
+        rows.append([line.name, _seeds(line.seeds), line.search, *cells, *(delta.get(name, "") for name in tested)])
     return Section(f"{block.test} ({block.sha256[:8]}; {block.signature})", rows)
 
 
-def _delta(comparison: Comparison | None) -> str:
-    return "" if comparison is None else f"{comparison.difference:+.2f} ({comparison.p_value:.3f})"
+def _deltas(line: Line) -> dict[str, str]:
+    """The comparisons of a line by the headings of their columns."""
+    over_sentences = {
+        f"Δ {name} (p)": f"{found.difference:+.2f} ({found.p_value:.3f})" for name, found in line.comparisons.items()
+    }
+    return over_sentences | {f"Δ {name} over seeds": _over_seeds(each) for name, each in line.seed_comparisons.items()}
 
 
-def to_builtins(rows: Sequence[Row]) -> list[dict[str, Any]]:
+def _over_seeds(found: SeedComparison) -> str:
+    """`+1.20 [+0.30, +2.10], p 0.021 (paired t, n = 3)`."""
+    baseline, system = found.num_seeds
+    seeds = f"n = {system}" if found.test == "paired t" else f"n = {system} against {baseline}"
+    if found.p_value is None or found.interval is None:
+        return f"{found.difference:+.2f} ({seeds}: too few for a test)"
+    low, high = found.interval
+    p_value = "p < 0.001" if found.p_value < 0.001 else f"p {found.p_value:.3f}"
+    return f"{found.difference:+.2f} [{low:+.2f}, {high:+.2f}], {p_value} ({found.test}, {seeds})"
+
+
+def to_builtins(rows: Sequence[Row], over: Over = "sentences") -> list[dict[str, Any]]:
     """The figures of `side_by_side`, for programs."""
-    compared: list[dict[str, Any]] = msgspec.to_builtins(blocks(rows))
+    compared: list[dict[str, Any]] = msgspec.to_builtins(blocks(rows, over))
     return compared

@@ -980,12 +980,78 @@ def test_a_run_that_had_cooled_down_for_another_end_is_no_seed_of_one_that_had_n
 def test_side_by_side_says_what_p_is_where_there_is_one(scored: tuple[Path, Path]) -> None:
     one, two = map(load_card, scored)
     assert "p: paired bootstrap" in side_by_side(rows_of([one, two]), "text")
-    seeds = side_by_side(rows_by_recipe([card_with(one, 1, 40.0), card_with(one, 2, 41.0)]), "text")
+    seeds = side_by_side(rows_by_recipe([card_with(one, 1, 40.0), card_with(one, 2, 41.0)]), "text", "seeds")
     assert "p: paired bootstrap" not in seeds
-    assert "Without --seeds each card is compared with the first" in seeds
     bare = side_by_side(rows_of([msgspec.structs.replace(card, evaluations=()) for card in (one, two)]), "text")
     assert bare == bare.rstrip()
     assert "±" not in bare
+
+
+def recipe_with(card: Card, alpha: float, scores: dict[int, float]) -> list[Card]:
+    """Cards of one recipe, by seed and BLEU."""
+    config = card.config | {"decode": card.config["decode"] | {"alpha": alpha}}
+    cards = [card_with(card, seed, bleu) for seed, bleu in scores.items()]
+    return [
+        msgspec.structs.replace(
+            each,
+            config=each.config | {"decode": config["decode"]},
+            weights_sha256=f"{alpha} {each.weights_sha256}",
+        )
+        for each in cards
+    ]
+
+
+def written(cards: list[Card], folder: Path) -> list[Path]:
+    for number, card in enumerate(cards):
+        (folder / f"{number}.json").write_text(card.to_json(), encoding="utf-8")
+    return [folder / f"{number}.json" for number in range(len(cards))]
+
+
+def test_single_seeds_that_are_compared_get_a_caution(scored: tuple[Path, Path]) -> None:
+    caution = "a p-value over test sentences says nothing about other seeds"
+    for form in ("text", "md"):
+        assert f"Caution: each row is one seed, and {caution}" in call("card", *scored, "--format", form).stdout
+    (block,) = json.loads(call("card", *scored, "--format", "json").stdout)
+    assert [caution in line["caution"] for line in block["lines"]] == [False, True]
+
+
+def test_recipes_are_tested_over_their_seeds(scored: tuple[Path, Path], tmp_path: Path) -> None:
+    card = load_card(scored[0])
+    first = recipe_with(card, 0.6, {1: 7.4, 2: 7.85, 3: 8.3})
+    second = recipe_with(card, 1.0, {1: 8.0, 2: 21.24, 3: 34.0})
+    files = written([*first, *second], tmp_path)
+    (block,) = json.loads(call("card", *files, "--seeds", "--format", "json").stdout)
+    (baseline, system) = block["lines"]
+    assert (baseline["seed_comparisons"], baseline["comparisons"], system["comparisons"]) == ({}, {}, {})
+    found = system["seed_comparisons"]["BLEU"]
+    assert (found["test"], found["num_seeds"], found["p_value"]) == (
+        "paired t",
+        [3, 3],
+        pytest.approx(0.2094, abs=1e-4),
+    )
+    # differences 0.6, 13.39 and 25.7: mean 13.23, standard error 7.246; 4.303 of them on both sides
+    assert found["interval"] == pytest.approx([-17.95, 44.41], abs=1e-2)
+    shown = call("card", *files, "--seeds").stdout
+    assert "+13.23 [-17.95, +44.41]" in shown
+    assert "p 0.209 (paired t, n = 3)" in shown
+    assert "Caution" not in shown
+
+
+def test_recipes_of_other_seeds_are_compared_by_welchs_test(scored: tuple[Path, Path]) -> None:
+    card = load_card(scored[0])
+    cards = recipe_with(card, 0.6, {1: 40, 2: 41, 3: 42}) + recipe_with(card, 1.0, {2: 43, 3: 44, 4: 45, 5: 46})
+    assert "(Welch, n = 4 against 3)" in side_by_side(rows_by_recipe(cards), "md", "seeds")
+
+
+@pytest.mark.parametrize("seeds", [(1,), (1, 2)])
+def test_below_three_seeds_there_is_no_p(seeds: tuple[int, ...], scored: tuple[Path, Path], tmp_path: Path) -> None:
+    card = load_card(scored[0])
+    cards = [*recipe_with(card, 0.6, dict.fromkeys(seeds, 40.0)), *recipe_with(card, 1.0, dict.fromkeys(seeds, 43.0))]
+    files = written(cards, tmp_path)
+    (block,) = json.loads(call("card", *files, "--seeds", "--format", "json").stdout)
+    found = block["lines"][1]["seed_comparisons"]["BLEU"]
+    assert (found["difference"], found["p_value"], found["interval"]) == (3.0, None, None)
+    assert f"+3.00 (n = {len(seeds)}: too few for a test)" in call("card", *files, "--seeds").stdout
 
 
 def fine_tuned(
