@@ -36,7 +36,6 @@ from heedful.cuda_step import CudaStep
 from heedful.pipeline import run_training
 from heedful.planning import Order
 from heedful.shards import Shards, open_shards
-from heedful.sizes import attention_parameters
 from heedful.tokenizer import Tokenizer
 from heedful.trainer import ADAM_BETAS, ADAM_EPS
 from heedful.training import Record, StepRecord
@@ -128,7 +127,8 @@ def matrix_work(config: Config, vocab_size: int, shards: Shards, pairs_N: Number
     """Operations of the matrix products of a step, forward and backward."""
     m = config.model
     source_N, target_N = (side.lengths[pairs_N].astype(np.float64) for side in (shards.source, shards.target))
-    attention, feed_forward = attention_parameters(m), 2 * m.d_model * m.d_ff
+    attention = 2 * m.num_heads * (m.head_d_k + m.head_d_v) * m.d_model  # W_Q, W_K, W_V and W_O
+    feed_forward = 2 * m.d_model * m.d_ff
     encoder = m.encoder_layers * (attention + feed_forward) * source_N.sum()
     # Half of a cross-attention's matrices (W_Q, W_O) meet target tokens, half (W_K, W_V) source tokens.
     decoder = m.decoder_layers * (1.5 * attention + feed_forward) * target_N.sum()

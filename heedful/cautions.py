@@ -16,7 +16,7 @@ from heedful.counting import counted
 from heedful.device import lack_of_kernels
 from heedful.languages import base_language, has_spaces
 from heedful.shards import Shards, Side
-from heedful.sizes import num_parameters
+from heedful.sizes import count, shapes_of_new
 from heedful.tokenizer import SPACE, Tokenizer
 
 PIECES_PER_WORD = 3.0  # so many or more: the vocabulary was learned from other text, or is too small
@@ -124,7 +124,7 @@ def _are_the_same(said: tuple[str, str], told: tuple[str, str]) -> bool:
 
 def _long_on_cpu(config: Config) -> list[str]:
     """Forward and backward take about 6 operations for each parameter and token."""
-    train, parameters = config.train, num_parameters(config.model, config.tokenizer.vocab_size)
+    train, parameters = config.train, count(shapes_of_new(config.model, config.tokenizer.vocab_size))
     operations = 6 * parameters * train.steps * train.batch_tokens
     if operations < DAY_ON_CPU:
         return []

@@ -242,11 +242,24 @@ def load_snapshot(folder: Path) -> Snapshot:
 
 def load_tensors(path: Path) -> dict[str, Tensor]:
     """The tensors of one of our safetensors files."""
+    with _opened(path) as file:
+        return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (the file is no mapping)
+
+
+def load_shapes(path: Path) -> dict[str, tuple[int, ...]]:
+    """The shapes of the same tensors, whose numbers are not read."""
+    with _opened(path) as file:
+        return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    """One of our safetensors files; another one is refused."""
     try:
         with path.open("rb"), safe_open(path, framework="pt") as file:
             if (file.metadata() or {}).get("format") != FORMAT["format"]:
                 raise CheckpointError(f"{path}: not written by heedful")
-            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (the file is no mapping)
+            yield file
     except PermissionError:
         raise  # safetensors would say that there is no such file
     except (OSError, SafetensorError) as error:

@@ -25,14 +25,14 @@ from heedful.card import (
     write_card,
 )
 from heedful.card_tables import to_markdown
-from heedful.checkpoint import ModelFiles, find_model, load_config, weights_digest
+from heedful.checkpoint import ModelFiles, find_model, load_config, load_shapes, weights_digest
 from heedful.config import named_files
 from heedful.encoding import Encoding
 from heedful.errors import CheckpointError, DataError
 from heedful.provenance import machine, now
 from heedful.run_folder import MODEL, TOKENIZER, TRAINING_DATA, VALIDATION_DATA
 from heedful.shards import is_current, open_shards
-from heedful.sizes import num_parameters
+from heedful.sizes import count
 from heedful.starts import Base, Place, Share, Start, begin, read_base, read_starts, shares
 from heedful.tokenizer import Tokenizer
 from heedful.trainer import Progress, Trainer
@@ -41,14 +41,13 @@ from heedful.trainer import Progress, Trainer
 def new_card(files: ModelFiles, name: str = "") -> Card:
     """What can be said of any model; it is named after its folder unless told."""
     folder, config = Path(os.path.abspath(files.config.parent)), load_config(files.config)
-    vocab_size = Tokenizer.load(files.tokenizer).vocab_size
     return Card(
         name=name or (folder.parent.name if folder.name == MODEL else folder.name),
         source_language=config.data.source_language,
         target_language=config.data.target_language,
         weights_sha256=weights_digest(files.weights),
-        parameters=num_parameters(config.model, vocab_size),
-        vocab_size=vocab_size,
+        parameters=count(load_shapes(files.weights)),
+        vocab_size=Tokenizer.load(files.tokenizer).vocab_size,
         config=named_files(config),
     )
 

@@ -1,45 +1,35 @@
-"""How large a model is, by the paper's formulas: parameters, and the memory that training needs. No torch here."""
+"""How large a model is: its parameters, and the memory that training needs."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
+
+import torch
 
 from heedful.config import Config, ModelConfig
+from heedful.device import explained_out_of_memory
+from heedful.model.transformer import Transformer
 
 ROWS_AT_ONCE = 256  # of the logits, on a CPU
 
-
-def embedding_parameters(model: ModelConfig, vocab_size: int) -> int:
-    """One matrix for both embeddings and the projection."""
-    return vocab_size * model.d_model
+Shapes: TypeAlias = Mapping[str, tuple[int, ...]]
+"""The shape of each parameter, by its name in the model."""
 
 
-def position_parameters(model: ModelConfig) -> int:
-    """Those of learned positions; sinusoids have none."""
-    return model.max_positions * model.d_model if model.positions == "learned" else 0
+def shapes_of_new(model: ModelConfig, vocab_size: int) -> Shapes:
+    """Of a model that is yet to be made: it is built on torch's meta device, which holds no numbers."""
+    too_large = "no machine holds a model of these sizes; lower those of model, such as model.d_ff"
+    with explained_out_of_memory(too_large), torch.device("meta"):
+        built = Transformer(model, vocab_size)
+    return {name: tuple(parameter.shape) for name, parameter in built.named_parameters()}
 
 
-def attention_parameters(model: ModelConfig) -> int:
-    """W_Q, W_K, W_V and W_O of all heads."""
-    return 2 * model.num_heads * (model.head_d_k + model.head_d_v) * model.d_model
-
-
-def feed_forward_parameters(model: ModelConfig) -> int:
-    """W_1, b_1, W_2, b_2."""
-    return 2 * model.d_model * model.d_ff + model.d_ff + model.d_model
-
-
-def layer_parameters(model: ModelConfig, num_attentions: int) -> int:
-    """A layer with its attentions, its feed-forward network and a norm behind each."""
-    norms = (num_attentions + 1) * 2 * model.d_model
-    return num_attentions * attention_parameters(model) + feed_forward_parameters(model) + norms
-
-
-def num_parameters(model: ModelConfig, vocab_size: int) -> int:
-    """All of them: what `Transformer(model, vocab_size)` will learn."""
-    encoder = model.encoder_layers * layer_parameters(model, 1)
-    decoder = model.decoder_layers * layer_parameters(model, 2)
-    return embedding_parameters(model, vocab_size) + position_parameters(model) + encoder + decoder
+def count(shapes: Shapes, prefix: str = "") -> int:
+    """How many numbers the parameters hold whose names begin so."""
+    return sum(math.prod(shape) for name, shape in shapes.items() if name.startswith(prefix))
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +54,7 @@ def memory_estimate(config: Config, vocab_size: int, *, device: str) -> MemoryEs
     attention, feed_forward = heads + 5 * model.d_model, 2 * model.d_ff + 4 * model.d_model
     layers = model.encoder_layers * (attention + feed_forward) + model.decoder_layers * (2 * attention + feed_forward)
     return MemoryEstimate(
-        parameters=(20 if config.train.ema_decay else 16) * num_parameters(model, vocab_size),
+        parameters=(20 if config.train.ema_decay else 16) * count(shapes_of_new(model, vocab_size)),
         activations=4 * rows * layers,
         logits=4 * vocab_size * _numbers_of_a_word(config, rows, device),
     )

@@ -101,6 +101,13 @@ def evaluated(model: Path, text: Path, *more: object) -> Result:
 # ---------------------------------------------------------------------------------------------------- after training
 
 
+def test_a_card_counts_the_weights_that_lie_in_the_folder(tmp_path: Path) -> None:
+    folder = small_model(tmp_path / "model")
+    weights = load_file(folder / "model.safetensors") | {"embedding.positions.slope_D": torch.zeros(16)}
+    save_file(weights, folder / "model.safetensors", metadata=FORMAT)
+    assert new_card(find_model(folder)).parameters == sum(map(torch.numel, weights.values()))
+
+
 def test_training_leaves_a_card_that_names_its_data_code_machine_and_settings(run: Path, text: Path) -> None:
     card = load_card(run)
     training = card.training

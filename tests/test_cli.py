@@ -19,11 +19,13 @@ from typing import NamedTuple
 import msgspec
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from heedful import cli, demo
+from heedful.checkpoint import FORMAT
 from heedful.config import Config, resolve
 from heedful.lines import output_file
-from heedful.sizes import num_parameters
+from heedful.sizes import count, shapes_of_new
 from tests.small_models import TEXT, small_model
 
 ROOT = Path(__file__).parent.parent
@@ -457,10 +459,30 @@ def test_a_server_names_the_option_that_is_to_be_changed(heedful: Run, model: Pa
 
 
 def test_info_prints_the_parameters_of_preset_and_model(heedful: Run, model: Path) -> None:
-    assert f"{num_parameters(resolve().model, 37_000):,}" in heedful("info", "--preset", "base").out
+    assert f"{count(shapes_of_new(resolve().model, 37_000)):,}" in heedful("info", "--preset", "base").out
     out = heedful("info", model).out
     assert "en → de" in out
     assert "parameters" in out
+
+
+def test_info_counts_the_weights_that_lie_in_the_folder(heedful: Run, tmp_path: Path) -> None:
+    folder = small_model(tmp_path / "model")
+    weights = load_file(folder / "model.safetensors") | {"embedding.positions.slope_D": torch.zeros(16)}
+    save_file(weights, folder / "model.safetensors", metadata=FORMAT)
+    out = heedful("info", folder).out.splitlines()
+    assert "positions     sinusoidal, 16 parameters" in out
+    assert f"parameters    {sum(map(torch.numel, weights.values())):,}" in out
+    assert f"encoder       2 layers of {1024 + 2 * 16 * 24 + 16 + 24 + 4 * 16:,} parameters" in out
+
+
+@pytest.mark.parametrize("arguments", [["info"], ["train", "-s", "train.tsv", "-o", "run", "--dry-run"]])
+def test_sizes_beyond_any_memory_are_one_line(heedful: Run, arguments: list[str]) -> None:
+    sizes = [word for name in ("num_heads", "d_k", "d_v") for word in ("--set", f"model.{name}=1000000000")]
+    done = heedful(*arguments, *sizes)
+    assert (done.code, done.err.splitlines()[-1].partition(";")[0]) == (
+        2,
+        "heedful: out of memory: no machine holds a model of these sizes",
+    )
 
 
 def test_info_counts_learned_positions_apart_from_the_vocabulary(heedful: Run) -> None:

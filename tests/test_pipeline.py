@@ -207,9 +207,10 @@ def test_more_steps_go_on_and_give_what_they_would_have_given_at_once(text: Path
 
 
 def test_a_model_that_fits_no_memory_is_one_line(text: Path, tmp_path: Path) -> None:
-    for sizes in ({"d_ff": 10**9, "d_model": 10**6}, {"num_heads": 10**9, "d_k": 10**9, "d_v": 1}):
-        with pytest.raises(DeviceError, match="weights and moments do not fit; in a new folder"):
-            start(tmp_path / f"run-{len(sizes)}", files(text), {"model": sizes})
+    with pytest.raises(DeviceError, match="weights and moments do not fit; in a new folder"):
+        start(tmp_path / "run", files(text), {"model": {"d_ff": 10**9, "d_model": 10**6}})
+    with pytest.raises(DeviceError, match="no machine holds a model of these sizes; lower those of model"):
+        start(tmp_path / "larger", files(text), {"model": {"num_heads": 10**9, "d_k": 10**9, "d_v": 1}})
 
 
 def test_settings_that_made_nothing_yet_give_way_whatever_is_in_them(text: Path, tmp_path: Path) -> None:

@@ -13,22 +13,23 @@ from heedful.telling import say
 
 if TYPE_CHECKING:
     from heedful.config import ModelConfig
+    from heedful.sizes import Shapes
 
 
-def echo_sizes(model: ModelConfig, vocab_size: int) -> None:
-    """Where the parameters are."""
-    from heedful import sizes
+def echo_sizes(model: ModelConfig, vocab_size: int, shapes: Shapes) -> None:
+    """Where the parameters are; `shapes` are theirs."""
+    from heedful.sizes import count
 
-    layers = {"encoder": (model.encoder_layers, 1), "decoder": (model.decoder_layers, 2)}
-    click.echo(
-        f"vocabulary    {vocab_size:,} word pieces, {sizes.embedding_parameters(model, vocab_size):,} parameters"
-    )
-    if learned := sizes.position_parameters(model):
-        click.echo(f"positions     {model.max_positions:,} learned, {learned:,} parameters")
-    for name, (num, attentions) in layers.items():
-        click.echo(f"{name}       {counted(num, 'layer')} of {sizes.layer_parameters(model, attentions):,} parameters")
+    layers = {"encoder": model.encoder_layers, "decoder": model.decoder_layers}
+    vocabulary, positions = count(shapes, "embedding.weight_VD"), count(shapes, "embedding.positions.")
+    click.echo(f"vocabulary    {vocab_size:,} word pieces, {vocabulary:,} parameters")
+    if positions:
+        kind = f"{model.max_positions:,} learned" if model.positions == "learned" else model.positions
+        click.echo(f"positions     {kind}, {positions:,} parameters")
+    for stack, num in layers.items():
+        click.echo(f"{stack}       {counted(num, 'layer')} of {count(shapes, f'{stack}.0.'):,} parameters")
     click.echo(f"heads         {model.num_heads} with d_k {model.head_d_k} and d_v {model.head_d_v}")
-    click.echo(f"parameters    {sizes.num_parameters(model, vocab_size):,}")
+    click.echo(f"parameters    {count(shapes):,}")
 
 
 @click.command(short_help="Sizes and parameter counts of a model.")
@@ -37,15 +38,17 @@ def echo_sizes(model: ModelConfig, vocab_size: int) -> None:
 @set_option
 def info(model: Path | None, preset: str | None, settings: tuple[str, ...]) -> None:
     """Sizes and parameter counts of a MODEL, or of a preset."""
-    from heedful.checkpoint import find_model, load_config
+    from heedful.checkpoint import find_model, load_config, load_shapes
     from heedful.config import DEFAULT_PRESET, PRESETS, resolve, setting
     from heedful.config import preset as preset_layer
     from heedful.errors import ConfigError
+    from heedful.sizes import shapes_of_new
     from heedful.tokenizer import Tokenizer
 
     if model is None:
         config = resolve(preset_layer(preset or DEFAULT_PRESET), *map(setting, settings))
-        return echo_sizes(config.model, config.tokenizer.vocab_size)
+        vocab_size = config.tokenizer.vocab_size
+        return echo_sizes(config.model, vocab_size, shapes_of_new(config.model, vocab_size))
     if preset or settings:
         raise click.UsageError("--preset and --set show what a new model would be; they go without MODEL")
     if str(model) in PRESETS and not model.exists():
@@ -54,7 +57,7 @@ def info(model: Path | None, preset: str | None, settings: tuple[str, ...]) -> N
     config = load_config(files.config)
     click.echo(f"weights       {files.weights}")
     click.echo(f"languages     {config.data.source_language or '?'} → {config.data.target_language or '?'}")
-    echo_sizes(config.model, Tokenizer.load(files.tokenizer).vocab_size)
+    echo_sizes(config.model, Tokenizer.load(files.tokenizer).vocab_size, load_shapes(files.weights))
 
 
 @click.command(short_help="All settings, as TOML.")

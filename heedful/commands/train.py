@@ -114,13 +114,13 @@ def _dry_run(order: Order, nproc: int) -> None:
     from heedful.distributed import World, check_micro_batches
     from heedful.planning import missing_text, plan, warnings
     from heedful.run_folder import TOKENIZER
-    from heedful.sizes import memory_estimate
+    from heedful.sizes import memory_estimate, shapes_of_new
 
     config = plan(order).config
     check_micro_batches(World(size=nproc), config.train.micro_batches)
     vocab_size = _vocab_size(order.run / TOKENIZER, config)
     click.echo(to_toml(config))
-    echo_sizes(config.model, vocab_size)
+    echo_sizes(config.model, vocab_size, shapes_of_new(config.model, vocab_size))
     # A device that is named need not be here: what is to run elsewhere can be looked at anywhere.
     device = choose_device("auto").type if order.device == "auto" else order.device
     memory = memory_estimate(config, vocab_size, device=device)
