@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ import torch
 
 from heedful import doctor
 from heedful.checkpoint import LoadedModel, load_model
-from heedful.doctor import Ids, Pair, TrainingGraph, compare, examine
+from heedful.doctor import Ids, MakeWay, Pair, TrainingGraph, compare, examine
 from heedful.engines.torch_engine import TorchEngine
 from heedful.errors import DataError
 from heedful.export.ctranslate2 import write_ctranslate2
@@ -63,6 +64,33 @@ def test_an_export_that_is_wrong_is_found(model: Path, monkeypatch: pytest.Monke
     diagnosis = examine(model)
     assert not diagnosis.is_sound
     assert diagnosis.to_text().count("DISAGREES") == 2
+
+
+@pytest.mark.parametrize(("added", "agree"), [(0.0, True), (0.01, False), (0.2, False)])
+def test_int8_never_agrees_where_float32_does_not(
+    model: Path, graph: TrainingGraph, monkeypatch: pytest.MonkeyPatch, added: float, agree: bool
+) -> None:
+    """A mistake of 0.01 nats a token is within what rounding to int8 may cost; it is a mistake all the same."""
+
+    def fake(quantize: str) -> MakeWay:
+        return lambda _: nullcontext(Altered(graph, added=added + (0.05 if quantize == "int8" else 0.0)))
+
+    monkeypatch.setattr(doctor, "is_installed", lambda package: package == "ctranslate2")
+    monkeypatch.setattr(doctor, "_ctranslate2", fake)
+    diagnosis = examine(model)
+    found = {finding.name: finding for finding in diagnosis.findings}
+    assert found["ctranslate2 float32"].agrees == found["ctranslate2 int8"].agrees == diagnosis.is_sound == agree
+    assert ("DISAGREES, as the float32 export does" in found["ctranslate2 int8"].line()) == (not agree)
+
+
+def test_int8_may_disagree_alone(model: Path, graph: TrainingGraph, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "is_installed", lambda package: package == "ctranslate2")
+    monkeypatch.setattr(
+        doctor, "_ctranslate2", lambda name: lambda _: nullcontext(Altered(graph, added=0.2 * (name == "int8")))
+    )
+    text = examine(model).to_text()
+    assert text.count("DISAGREES") == 1
+    assert "as the float32 export does" not in text
 
 
 def test_what_a_format_cannot_say_is_no_disagreement(tmp_path: Path) -> None:
