@@ -10,16 +10,17 @@ import hashlib
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from gzip import GzipFile
 from io import BufferedReader
 from itertools import zip_longest
 from lzma import LZMAError, LZMAFile
 from pathlib import Path
-from typing import IO
 
 from heedful.counting import counted
 from heedful.errors import DataError
+from heedful.plain_text import SUFFIXES, refuse_by_content, refuse_by_name
 
 _COMPRESSED = (".gz", ".xz")
 _BLOCK_BYTES = 2**20
@@ -56,11 +57,8 @@ def read_pairs(source_files: Sequence[Path], target_files: Sequence[Path]) -> It
 
 def read_lines(path: Path) -> Iterator[str]:
     """The lines of a plain, .gz or .xz file in UTF-8, without their line ends."""
-    try:
-        with _open(path) as file:
-            yield from decode_lines(file, str(path))
-    except _UNREADABLE as error:
-        raise _unreadable(path, error) from error
+    with _open(path) as file:
+        yield from decode_lines(file, str(path))
 
 
 def decode_lines(raw_lines: Iterable[bytes], name: str) -> Iterator[str]:
@@ -71,6 +69,8 @@ def decode_lines(raw_lines: Iterable[bytes], name: str) -> Iterator[str]:
 
 def language_of(path: Path) -> str | None:
     """The language that a file's name ends in (`train.en`, `corpus.tok.de.xz`), if any."""
+    if uncompressed(path).suffix.lower() in SUFFIXES:
+        return None
     ending = uncompressed(path).suffix.removeprefix(".")
     return ending if re.fullmatch(_CODE, ending) and not _KINDS.fullmatch(ending) else None
 
@@ -99,6 +99,14 @@ def refuse_pipe(path: Path) -> None:
         raise DataError(f"{path} is not a regular file, and the text must be read more than once; write it to a file")
 
 
+def refuse_other_than_text(path: Path) -> None:
+    """Before any work, refuse what would be refused when it is read; a pipe, which is read once, only by its name."""
+    refuse_by_name(path, uncompressed(path))
+    if path.is_file():
+        with _open(path):
+            pass
+
+
 def refuse_tsv(path: Path) -> None:
     """Where a file must hold one side: both would be taken for a line of it."""
     if is_tsv(path):
@@ -108,13 +116,10 @@ def refuse_tsv(path: Path) -> None:
 def text_digest(path: Path) -> tuple[int, str]:
     """How many lines a file has and the SHA-256 of what is in it, uncompressed: the same for a.en, a.en.gz, a.en.xz."""
     digest, num_lines, last = hashlib.sha256(), 0, b"\n"
-    try:
-        with _open(path) as file:
-            while block := file.read(_BLOCK_BYTES):
-                digest.update(block)
-                num_lines, last = num_lines + block.count(b"\n"), block[-1:]
-    except _UNREADABLE as error:
-        raise _unreadable(path, error) from error
+    with _open(path) as file:
+        while block := file.read(_BLOCK_BYTES):
+            digest.update(block)
+            num_lines, last = num_lines + block.count(b"\n"), block[-1:]
     return num_lines + (last != b"\n"), digest.hexdigest()
 
 
@@ -175,7 +180,19 @@ def _read_tsv(path: Path) -> Iterator[SentencePair]:
         raise DataError(f"{path} is empty")
 
 
-def _open(path: Path) -> IO[bytes]:
+@contextmanager
+def _open(path: Path) -> Iterator[BufferedReader]:
+    """The bytes of a plain text file, unpacked."""
+    refuse_by_name(path, uncompressed(path))
+    try:
+        with _unpacked(path) as file:
+            refuse_by_content(str(path), file.peek())
+            yield file
+    except _UNREADABLE as error:
+        raise _unreadable(path, error) from error
+
+
+def _unpacked(path: Path) -> BufferedReader:
     # The compressed files' own readline is Python code; a buffer in front of them splits lines in C.
     match path.suffix.lower():
         case ".gz":

@@ -9,11 +9,13 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BufferedReader, RawIOBase
 from pathlib import Path
-from typing import IO, TextIO
+from typing import TextIO, cast
 
 from heedful.corpus import decode_lines, read_lines
 from heedful.errors import DataError
+from heedful.plain_text import refuse_by_content
 from heedful.whole import clear_unfinished, unfinished
 
 STDIN = STDOUT = Path("-")
@@ -22,15 +24,21 @@ BURST = 4096
 
 def input_lines(path: Path) -> Iterator[str]:
     """The lines of a file (.gz and .xz too), or of stdin for `-`, as they come."""
-    return decode_lines(_stdin(), "<stdin>") if path == STDIN else read_lines(path)
+    return _stdin_lines() if path == STDIN else read_lines(path)
 
 
-def _stdin() -> IO[bytes]:
+def _stdin_lines() -> Iterator[str]:
+    name, file = "<stdin>", _stdin()
+    refuse_by_content(name, file.peek())  # as much as is there: an answer to the first line does not wait for more
+    yield from decode_lines(file, name)
+
+
+def _stdin() -> BufferedReader:
     """stdin through a buffer of our own: Python could not close its own one while a thread waits there for a line."""
     try:
         return open(sys.stdin.fileno(), "rb", closefd=False)
     except OSError:  # not a real file, as in tests
-        return sys.stdin.buffer
+        return BufferedReader(cast(RawIOBase, sys.stdin.buffer))
 
 
 def bursts(lines: Iterator[str]) -> Iterator[list[str]]:

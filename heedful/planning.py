@@ -16,7 +16,15 @@ import msgspec
 from heedful import checkpoint
 from heedful.cautions import cautions_at_start, cautions_of_new_weights
 from heedful.config import TEXT_FILES, Config, DataConfig, Layer, differences, to_layer
-from heedful.corpus import fingerprint, is_tsv, languages_of, read_pairs, refuse_odd_names, refuse_pipe
+from heedful.corpus import (
+    fingerprint,
+    is_tsv,
+    languages_of,
+    read_pairs,
+    refuse_odd_names,
+    refuse_other_than_text,
+    refuse_pipe,
+)
 from heedful.counting import counted
 from heedful.errors import CheckpointError, ConfigError, DataError
 from heedful.run_folder import CHECKPOINTS, MODEL, TOKENIZER, TRAINING_DATA, Plan, has_begun, make_plan
@@ -49,6 +57,8 @@ def plan(order: Order) -> Plan:
     refuse_odd_names([str(order.run), *_files(data)])
     if not data.source:
         raise ConfigError("data.source names no file; give the training text with -s SOURCE -t TARGET")
+    for name in _files(data):
+        refuse_other_than_text(Path(name))
     _refuse_unpaired("", data.source, data.target)
     _refuse_unpaired("valid_", data.valid_source, data.valid_target)
     _refuse_missing(made)

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from heedful.corpus import SentencePair, fingerprint, language_of, languages_of_tsv, read_lines, read_pairs
 from heedful.errors import DataError
 
-# Any character but the line end; \r is one of them. Python's `text` leaves surrogates out on request only.
-LINE = st.text(st.characters(exclude_characters="\n", exclude_categories=["Cs"]))
+# Any character but the line end (\r is one of them) and NUL, which a file that is no text is full of. Python's `text`
+# leaves surrogates out on request only.
+LINE = st.text(st.characters(exclude_characters="\n\0", exclude_categories=["Cs"]))
 WRITE: dict[str, Callable[[bytes], bytes]] = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress}
 
 

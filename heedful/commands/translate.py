@@ -85,7 +85,7 @@ def translate(
     _refuse_what_would_not_count(search)
     _refuse_to_overwrite({"FILE": file, "--prefix": prefix, "-o": output, "--alignments": alignments})
     _refuse_a_sentence(file)
-    _refuse_both_sides(file, prefix)
+    _refuse_other_than_lines(file, prefix)
     _refuse_uneven(file, prefix)
     translator = Translator.load(*models, device=device, engine=engine, precision=precision)
     _note_unfinished(models)
@@ -119,11 +119,14 @@ def _refuse_a_sentence(file: Path) -> None:
         raise DataError(f'{file}: no such file; a sentence comes by stdin: echo "…" | heedful translate -m MODEL')
 
 
-def _refuse_both_sides(file: Path, prefix: Path | None) -> None:
-    from heedful.corpus import refuse_tsv
+def _refuse_other_than_lines(file: Path, prefix: Path | None) -> None:
+    """A file of both sides, or no plain text, before the model is loaded; stdin is looked at when it is read."""
+    from heedful.corpus import refuse_other_than_text, refuse_tsv
+    from heedful.lines import STDIN
 
-    for path in (file, *([prefix] if prefix else [])):
+    for path in (path for path in (file, prefix) if path not in (None, STDIN)):
         refuse_tsv(path)
+        refuse_other_than_text(path)
 
 
 def _refuse_uneven(file: Path, prefix: Path | None) -> None:

@@ -1,0 +1,66 @@
+"""Which files are no plain text, by their name and by how they begin: subtitles, documents, translation memories.
+
+Read line by line, such a file would give its timecodes, tags or bytes as sentences. It does not open files.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from pathlib import Path
+
+from heedful.errors import DataError
+
+SUFFIXES = {
+    ".srt": "a subtitle file",
+    ".vtt": "a subtitle file",
+    ".docx": "a text document",
+    ".doc": "a text document",
+    ".odt": "a text document",
+    ".rtf": "a text document",
+    ".epub": "an e-book",
+    ".pptx": "a slide show",
+    ".xlsx": "a spreadsheet",
+    ".pdf": "a PDF document",
+    ".tmx": "a translation memory",
+    ".xliff": "a translation file",
+    ".xlf": "a translation file",
+    ".po": "a message catalogue",
+    ".html": "a web page",
+    ".htm": "a web page",
+    ".xhtml": "a web page",
+}
+
+HEAD_BYTES = 4096
+MANY_NULS = 0.1  # of the bytes: UTF-16 has more, and a text in UTF-8 may have a stray one
+BEGINNINGS = (
+    (rb"PK\x03\x04", "a zip archive or an office document"),
+    (rb"%PDF-", "a PDF document"),
+    (rb"\{\\rtf", "a text document (RTF)"),
+    (rb"WEBVTT\s", "a subtitle file (WebVTT)"),
+    (rb"\s*\d+[ \t]*\r?\n[ \t]*\d+:\d\d:\d\d[,.]\d{3}\s*-->", "a subtitle file (SubRip)"),
+    (rb"(?i:\s*<(!doctype\s+html|html[\s>]))", "a web page (HTML)"),
+    (rb"\s*<(\?xml\s|tmx\s|xliff\s)", "an XML file"),
+    (rb'((#[^\n]*)?\r?\n)*msgid\s+"', "a message catalogue (gettext)"),
+)
+
+
+def refuse_by_name(path: Path, unpacked: Path) -> None:
+    """`unpacked` is the name without .gz or .xz."""
+    suffix = unpacked.suffix.lower()
+    if kind := SUFFIXES.get(suffix):
+        raise _not_plain(str(path), f"{kind} ({suffix})")
+
+
+def refuse_by_content(name: str, head: bytes) -> None:
+    """`head` is how a file begins, as much as is at hand."""
+    head = head[:HEAD_BYTES].removeprefix(codecs.BOM_UTF8)
+    for beginning, kind in BEGINNINGS:
+        if re.match(beginning, head):
+            raise _not_plain(name, kind)
+    if head.count(0) > MANY_NULS * len(head):
+        raise _not_plain(name, "binary or UTF-16 (it is full of NUL bytes)")
+
+
+def _not_plain(name: str, kind: str) -> DataError:
+    return DataError(f"{name} is {kind}, not plain text; save its text as a .txt file in UTF-8, one sentence a line")
