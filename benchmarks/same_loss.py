@@ -1,6 +1,6 @@
 """Does the fast road learn what the plain one learns? The loss at equal steps: bf16 kernels beside plain float32.
 
-    heedful train -s train.en -t train.de -o RUN --preset base --steps 1   # text → tokens, once
+    heedful train -s train.en -t train.de -o RUN --preset base --steps 1 --set train.warmup_steps=4000  # tokens, once
     python -m benchmarks.same_loss RUN --name europarl --steps 300 [--set train.batch_tokens=4096]
         [--keep]
 

@@ -1,6 +1,6 @@
 """Training speed on one GPU: `heedful train` itself beside Hugging Face's MarianMTModel and torch.nn.Transformer.
 
-    heedful train -s train.en -t train.de -o RUN --preset base --steps 1   # text → tokens, once
+    heedful train -s train.en -t train.de -o RUN --preset base --steps 1 --set train.warmup_steps=4000  # tokens, once
     python -m benchmarks.train_speed RUN [--steps 2000] [--without-peers] [--keep]
 
 Ours is the whole of `heedful train` in this process: reading and packing batches, schedule, logging, checkpoints. The

@@ -19,7 +19,7 @@ from heedful.interruption import Interrupted, Interruption
 from heedful.model_evaluation import card_place, evaluate_models, keep_on_card
 from heedful.pipeline import Outcome, run_training
 from heedful.planning import Order
-from heedful.recipe import read_recipe
+from heedful.recipe import by_author, read_recipe
 from heedful.training import Record
 
 Paths: TypeAlias = str | PathLike[str] | Iterable[str | PathLike[str]]
@@ -58,9 +58,11 @@ def train(
     files = {"source": source, "target": target, "valid_source": valid_source, "valid_target": valid_target}
     named = {field: _names(paths) for field, paths in files.items()}
     data: Layer = {"data": {field: names for field, names in named.items() if names}}
-    layers = (layer, data, *(_setting(key, value) for key, value in (settings or {}).items()))
+    layers = (data, *(_setting(key, value) for key, value in (settings or {}).items()))
     title = Path(recipe).stem if recipe else ""
-    order = Order(Path(output), preset or name, layers, Path(from_model) if from_model else None, device, title)
+    files_of_settings = by_author(Path(recipe) if recipe else None, layer)
+    base = Path(from_model) if from_model else None
+    order = Order(Path(output), preset or name, layers, base, device, title, *files_of_settings)
     with _interruptible() as stop:
         return run_training(
             order,

@@ -157,6 +157,8 @@ def _clean_up(order: Order, made: Plan) -> None:
 def _keep_plan(run: Path, made: Plan, say: Callable[[str], None]) -> None:
     """From now on the run has these settings: its text is what it began with, so nothing will refuse them."""
     write_config(run, made.config)
+    for line in made.scaled:
+        say(line)
     for name, (before, after) in made.changed.items():
         say(f"changed since the last start: {name} = {_plain(after)} (was {_plain(before) or 'not set'})")
     if _is_rate_to_rise(run, made):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import msgspec
@@ -44,13 +44,16 @@ class Order:
     from_model: Path | None = None
     device: str = "auto"
     name: str = ""  # what the model's card calls it; empty: as the run's folder
+    recipe: Layer = field(default_factory=dict)  # one of ours
+    own_file: Layer = field(default_factory=dict)  # a file of settings that the user wrote
 
 
 def plan(order: Order) -> Plan:
     """The settings of this start, checked; languages taken from the files' names where they are not set."""
     _refuse_unseen_checkpoints(order.run)
     fine_tuned = [_layer_of_model(order.from_model)] if order.from_model else []
-    made = make_plan(order.run, preset_name=order.preset, layers=[*fine_tuned, *order.layers])
+    ours, layers = [*fine_tuned, order.recipe], list(order.layers)
+    made = make_plan(order.run, preset_name=order.preset, layers=layers, ours=ours, own_file=order.own_file)
     if order.from_model:
         _refuse_other_sizes(order.from_model, made.config)
     data = made.config.data

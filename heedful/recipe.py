@@ -13,6 +13,14 @@ from pathlib import Path
 from heedful.config import Layer, check_value, preset, read_toml, refuse_unknown
 from heedful.errors import ConfigError
 
+OURS = Path(__file__).parents[1] / "recipes"  # in a clone
+
+
+def by_author(path: Path | None, layer: Layer) -> tuple[Layer, Layer]:
+    """The settings of a file as those of one of our recipes, or as the user's own; the other layer is empty."""
+    is_ours = path is not None and path.resolve().parent == OURS.resolve()
+    return (layer, {}) if is_ours else ({}, layer)
+
 
 def read_recipe(path: Path) -> tuple[str | None, Layer]:
     """The preset that it names, if any, and its settings: each of them known, with a value that it can have."""

@@ -29,6 +29,7 @@ from heedful.config import (
 from heedful.errors import CheckpointError, ConfigError
 from heedful.lock import held
 from heedful.recipe import read_recipe
+from heedful.shortening import scaled_schedule, without_schedule
 from heedful.whole import write_whole
 
 CONFIG, TOKENIZER, METRICS, LOCK = "config.toml", "tokenizer.model", "metrics.jsonl", ".lock"
@@ -58,25 +59,40 @@ MAY_BE_NAMED = frozenset(["data.source_language", "data.target_language"])  # by
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The settings of this start: which of them the user named, and what changed since the last start."""
+    """The settings of this start: which of them were named, what changed since the last start, what was scaled."""
 
     config: Config
     named: frozenset[str]
     changed: dict[str, tuple[Any, Any]]
+    scaled: tuple[str, ...] = ()  # a line for each setting of a new run with fewer steps
 
 
-def make_plan(run: Path, *, preset_name: str | None, layers: list[Layer]) -> Plan:
-    """Preset < layers for a new run; for one that exists, its own configuration comes first and must stay.
+def make_plan(
+    run: Path,
+    *,
+    preset_name: str | None,
+    layers: list[Layer],
+    ours: Sequence[Layer] = (),
+    own_file: Layer | None = None,
+) -> Plan:
+    """Preset < ours < the user's file < layers for a new run; one that exists has its own settings, which must stay.
 
-    It knows the places of its text: the run may go on from another working folder.
+    `ours` is what the user did not write: a recipe of ours, the sizes of a model to fine-tune. A run knows the places
+    of its text: it may go on from another working folder.
     """
-    named = frozenset(f"{section}.{field}" for layer in layers for section in layer for field in layer[section])
+    given = [own_file or {}, *layers]
+    named = frozenset(
+        f"{section}.{field}" for layer in (*ours, *given) for section in layer for field in layer[section]
+    )
     if not has_begun(run):
-        return Plan(located_files(resolve(preset(preset_name or DEFAULT_PRESET), *layers)), named, {})
+        ours = [preset(preset_name or DEFAULT_PRESET), *ours]
+        resolve(*ours, *given)  # a mistake is told before anything is scaled
+        scaled = scaled_schedule(ours, own_file or {}, layers)
+        return Plan(located_files(resolve(*ours, scaled.layer, *given)), named, {}, scaled.lines)
     chosen = [_whole_model(preset_name), preset(preset_name)] if preset_name else []
     _, stored = read_recipe(run / CONFIG)
     before = located_files(resolve(stored))
-    after = located_files(resolve(to_layer(before), *chosen, *layers))
+    after = located_files(resolve(to_layer(before), *map(without_schedule, (*chosen, *ours)), *given))
     changed = differences(before, after)
     if after.tokenizer.model:
         changed.pop("tokenizer.vocab_size", None)  # it is that of the tokenizer, whatever a preset says

@@ -54,9 +54,11 @@ def train(
 ) -> None:
     """Train a translator from aligned text files, or go on with a run."""
     from heedful.planning import Order
+    from heedful.recipe import by_author
 
-    name, layers = layers_of(recipe, preset, _flag_layer(**flags), settings)
-    order = Order(run, name, tuple(layers), from_model, device, recipe.stem if recipe else "")
+    name, (of_file, *layers) = layers_of(recipe, preset, _flag_layer(**flags), settings)
+    title = recipe.stem if recipe else ""
+    order = Order(run, name, tuple(layers), from_model, device, title, *by_author(recipe, of_file))
     if dry_run:
         return _dry_run(order, nproc)
     sys.exit(_launch(order, nproc) if nproc > 1 else _train_here(order))
@@ -116,7 +118,8 @@ def _dry_run(order: Order, nproc: int) -> None:
     from heedful.run_folder import TOKENIZER
     from heedful.sizes import memory_estimate, shapes_of_new
 
-    config = plan(order).config
+    made = plan(order)
+    config = made.config
     check_micro_batches(World(size=nproc), config.train.micro_batches)
     vocab_size = _vocab_size(order.run / TOKENIZER, config)
     click.echo(to_toml(config))
@@ -128,6 +131,8 @@ def _dry_run(order: Order, nproc: int) -> None:
         f"memory        about {memory.total / 1e9:.1f} GB a process in fp32: {memory.parameters / 1e9:.1f} weights and "
         f"optimizer, {memory.activations / 1e9:.1f} activations, {memory.logits / 1e9:.1f} logits"
     )
+    for line in made.scaled:
+        say(line)
     for name in missing_text(order.run, config):
         say(f"warning: {name}: no such file; training needs it")
     for warning in warnings(order, config, device):
