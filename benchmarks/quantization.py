@@ -71,7 +71,8 @@ def measure(model: Path, text: Text, beam_size: int) -> dict[str, dict[str, Any]
     first: list[str] | None = None
     for name, engine in engines(model).items():
         begin = time.perf_counter()
-        found = [each.text for each in Translator(engine, tokenizer, config).translate(text.sources, options=options)]
+        translator = Translator(engine, tokenizer, config)
+        found = [each.text for each in translator.translate(text.sources, options=options, split=False)]
         seconds = time.perf_counter() - begin
         first = first or found
         bleu = evaluate(found, [text.references], language=config.data.target_language).bleu

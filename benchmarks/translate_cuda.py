@@ -94,7 +94,7 @@ def stream(translator: Translator, lines: list[str], options: SearchOptions, out
 
     def counted() -> Iterator[Any]:
         nonlocal tokens
-        for translation in translator.translate_lines(lines, options=options):
+        for translation in translator.translate_lines(lines, options=options, split=False):
             tokens += sum(len(part.ids) for part in translation.hypotheses[0].parts)
             yield translation
 
@@ -119,11 +119,11 @@ def latencies(translate: Callable[[int], Any], number: int) -> dict[str, float]:
 def ours(folder: Path, name: str, lines: list[str]) -> dict[str, Any]:
     """All figures of one search."""
     translator, options = Translator.load(folder / "model", device="cuda"), options_of(name)
-    list(translator.translate_lines(lines[:WARM_UP], options=options))
+    list(translator.translate_lines(lines[:WARM_UP], options=options, split=False))
     gc.freeze()  # as the command does
     seconds, tokens, memory = stream(translator, lines, options, folder / "out")
-    alone = latencies(lambda n: translator.translate([lines[n]], options=options), ALONE)
-    first = latencies(lambda n: translator.translate([lines[n]], options=options), PEER_ALONE)
+    alone = latencies(lambda n: translator.translate([lines[n]], options=options, split=False), ALONE)
+    first = latencies(lambda n: translator.translate([lines[n]], options=options, split=False), PEER_ALONE)
     return {
         "sentences/s": round(len(lines) / seconds),
         "tokens/s": round(tokens / seconds),

@@ -146,7 +146,7 @@ def ours(order: Order, engine: str) -> Translate:
     options = SearchOptions(beam_size=order.beam_size, max_extra=EXTRA, token_scores=False)
 
     def translate(numbers: list[int]) -> int:
-        found = list(translator.translate_lines((lines[n] for n in numbers), options=options))
+        found = list(translator.translate_lines((lines[n] for n in numbers), options=options, split=False))
         assert all(each.text for each in found)
         return sum(len(each.hypotheses[0].parts[0].ids) for each in found)
 

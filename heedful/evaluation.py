@@ -110,8 +110,8 @@ class _Translation(Protocol):
 class Translates(Protocol):
     """What `evaluate_model` asks of a translator."""
 
-    def translate(self, texts: list[str], /) -> Sequence[_Translation]:
-        """One translation a line, in order."""
+    def translate(self, texts: list[str], /, *, split: bool) -> Sequence[_Translation]:
+        """One translation a line, in order; a line is one segment unless it is to be split."""
         ...
 
 
@@ -160,11 +160,14 @@ def evaluate_model(
     source_name: str = "the source",
     reference_names: Sequence[str] = (),
 ) -> Report:
-    """Translate the source and score what came out. Lines are counted before the work begins."""
+    """Translate the source, each line as one segment, and score what came out.
+
+    Lines are counted before the work begins.
+    """
     lines, targets = _lines(source_lines), list(map(_lines, references))
     _check_language(language)
     _check(lines, targets, source_name, reference_names)
-    translations = translator.translate(lines)
+    translations = translator.translate(lines, split=False)
     return _report([translation.text for translation in translations], targets, language)
 
 

@@ -4,9 +4,17 @@
 WITHOUT_SPACES = frozenset({"ja", "km", "lo", "my", "th", "yue", "zh"})
 SIDE_BY_SIDE = frozenset({"ja", "yue", "zh"})
 
-# Codes of three letters, as FLORES and Tatoeba have them, of the languages that anything here is different for.
-_SHORT = {"chi": "zh", "cmn": "zh", "zho": "zh", "jpn": "ja", "kor": "ko", "tha": "th", "lao": "lo", "khm": "km"}
-_SHORT |= {"bur": "my", "mya": "my", "deu": "de", "ger": "de", "fra": "fr", "fre": "fr", "eng": "en"}
+# Codes of three letters, as FLORES and Tatoeba have them, of the languages that anything here or in `splitting.py` is
+# different for.
+_THREE_LETTERS = (
+    "am:amh ar:ara,arb bg:bul bn:ben bs:bos ca:cat cs:ces,cze da:dan de:deu,ger el:ell,gre en:eng es:spa et:ekk,est "
+    "eu:eus,baq fi:fin fo:fao fr:fra,fre gu:guj hi:hin hr:hrv hu:hun hy:hye,arm is:isl,ice it:ita ja:jpn kk:kaz km:khm "
+    "kn:kan ko:kor lb:ltz lo:lao lv:lav,lvs ml:mal mr:mar my:mya,bur nb:nob nl:nld,dut nn:nno no:nor pa:pan pl:pol "
+    "pt:por ru:rus sk:slk,slo sl:slv sr:srp ta:tam te:tel th:tha tr:tur uk:ukr zh:zho,chi,cmn"
+)
+_SHORT = {
+    long: short for short, _, longs in (e.partition(":") for e in _THREE_LETTERS.split()) for long in longs.split(",")
+}
 
 
 def base_language(code: str) -> str:

@@ -57,9 +57,9 @@ class _Recorder:
     def __init__(self, translator: Translator) -> None:
         self.translator, self.texts, self.seconds = translator, list[str](), 0.0
 
-    def translate(self, texts: list[str]) -> Sequence[Translation]:
+    def translate(self, texts: list[str], *, split: bool) -> Sequence[Translation]:
         began = time.monotonic()
-        translations = self.translator.translate(texts)
+        translations = self.translator.translate(texts, split=split)
         self.seconds, self.texts = time.monotonic() - began, [each.text for each in translations]
         return translations
 

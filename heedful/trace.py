@@ -111,7 +111,7 @@ def weights_record(found: AttentionMap) -> dict[str, Any]:
 def _checked(translator: Translator, text: str) -> list[int]:
     """The ids of one sentence that the model takes whole."""
     line = one_line(text)
-    parts = translator.splitter.parts(line, translator.tokenizer.encode(line))
+    parts = translator.cutter.parts(line, translator.tokenizer.encode(line))
     if not parts:
         raise DataError("there is no text to look at: the sentence is blank")
     if len(parts) > 1:

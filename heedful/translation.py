@@ -1,10 +1,10 @@
 """Text → sentences → ids → hypotheses → text.
 
-A line is translated as a whole, whatever sentences it holds, unless it has more pieces than the model's training text
-had (`data.max_length`): then it is split at the ends of its sentences, failing that between words, failing that
-anywhere, and the translations are joined again. A blank line gives an empty one and asks no model. What comes out never
-holds a line break. Lines stream through: order is kept, and no more than the engine's window is in memory. How ids
-become hypotheses (§6.1) is the engine's affair; here nobody knows weights or tensors.
+A line is translated sentence by sentence (`splitting.py`), or as one segment with `split=False`. A segment with more
+pieces than the model's training text had (`data.max_length`) is cut (`cutting.py`). The translations of a line's parts
+are joined again. A blank line gives an empty one and asks no model. What comes out never holds a line break. Lines
+stream through: order is kept, and no more than the engine's window is in memory. How ids become hypotheses (§6.1) is
+the engine's affair; here nobody knows weights or tensors.
 """
 
 from __future__ import annotations
@@ -22,14 +22,16 @@ from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 
+from heedful.combining import best_combinations
 from heedful.config import Config
+from heedful.cutting import Cutter, Part
 from heedful.device import choose_device
 from heedful.engines import Engine, Request, SearchOptions, length_limit
 from heedful.engines.auto_engine import ENGINES, open_engine
 from heedful.errors import ConfigError, DataError, DeviceError, DivergedError
 from heedful.languages import are_side_by_side
 from heedful.search import Hypothesis
-from heedful.splitting import Part, Splitter
+from heedful.splitting import sentences
 from heedful.tokenizer import BulkEncoder, Tokenizer
 
 Item = TypeVar("Item")
@@ -95,9 +97,10 @@ class Translation:
     source: str
     text: str  # of the best one
     hypotheses: tuple[TextHypothesis, ...]
-    num_parts: int  # more than 1: the line was too long and was split; 0: it is blank
+    num_parts: int  # its sentences, and the parts of those that were too long for the model; 0: it is blank
     source_ids: tuple[tuple[int, ...], ...] = ()  # of each part, as the model got them
     glues: tuple[str, ...] = ()  # what stands before the translation of each part
+    is_cut: bool = False  # a sentence of it was too long for the model
 
     def record(self) -> dict[str, Any]:
         """What is written as one line of jsonl."""
@@ -134,6 +137,7 @@ class _Line(NamedTuple):
     source: str
     prefix: str
     parts: tuple[Part, ...]
+    is_cut: bool
 
 
 class Translator:
@@ -144,7 +148,7 @@ class Translator:
         self._process = os.getpid()
         decode = config.decode
         self.options = SearchOptions(decode.beam_size, decode.alpha, decode.max_extra)
-        self.splitter = Splitter(tokenizer, config.data.max_length, config.data.source_language)
+        self.cutter = Cutter(tokenizer, config.data.max_length, config.data.source_language)
         self._is_side_by_side = are_side_by_side(self.target_language)
         self._bulk = BulkEncoder(tokenizer, threads=min(8, os.cpu_count() or 1))
 
@@ -185,9 +189,14 @@ class Translator:
         return self.config.data.target_language
 
     def translate(
-        self, texts: Iterable[str], *, options: SearchOptions | None = None, prefixes: Iterable[str] | None = None
+        self,
+        texts: Iterable[str],
+        *,
+        options: SearchOptions | None = None,
+        prefixes: Iterable[str] | None = None,
+        split: bool = True,
     ) -> list[Translation]:
-        """One translation for each text, in order.
+        """One translation for each text, in order; sentence by sentence unless told not to split.
 
         `dataclasses.replace(translator.options, n_best=4)` are the model's own options but for one; what new
         `SearchOptions` are not told is the paper's.
@@ -198,30 +207,39 @@ class Translator:
         for number, text in enumerate(texts, 1):
             if not isinstance(text, str):
                 raise TypeError(f"translate takes a list of texts; text {number} is {text!r}, no string")
-        return list(self.translate_lines(texts, options=options, prefixes=prefixes))
+        return list(self.translate_lines(texts, options=options, prefixes=prefixes, split=split))
 
     def translate_lines(
-        self, lines: Iterable[str], *, options: SearchOptions | None = None, prefixes: Iterable[str] | None = None
+        self,
+        lines: Iterable[str],
+        *,
+        options: SearchOptions | None = None,
+        prefixes: Iterable[str] | None = None,
+        split: bool = True,
     ) -> Iterator[Translation]:
-        """The same as a stream. A translation begins with its prefix; that of a split line, in its first part."""
+        """The same as a stream.
+
+        A translation begins with its prefix: its first sentence does. A line is not split whose prefix has more
+        sentences than one.
+        """
         if isinstance(lines, str) or isinstance(prefixes, str):
             raise TypeError("lines, and prefixes, are several texts; put the text in brackets: [text]")
         if options is not None and not isinstance(options, SearchOptions):
             raise TypeError(f"options are SearchOptions, such as SearchOptions(beam_size=8), not {options!r}")
-        return self._stream(lines, options or self.options, prefixes)
+        return self._stream(lines, options or self.options, prefixes, split)
 
     def _stream(
-        self, lines: Iterable[str], options: SearchOptions, prefixes: Iterable[str] | None
+        self, lines: Iterable[str], options: SearchOptions, prefixes: Iterable[str] | None, split: bool
     ) -> Iterator[Translation]:
         pending: deque[_Line] = deque()
         found: list[list[Hypothesis]] = []
-        requests = self._requests(lines, prefixes, pending, options)
+        requests = self._requests(lines, prefixes, pending, options, split)
         for hypotheses in self.engine.translate(requests, options):
             while not pending[0].parts:  # nothing is to be waited for
                 yield _blank(pending.popleft())
             found.append(hypotheses)
             if len(found) == len(pending[0].parts):
-                yield self._translation(pending.popleft(), found)
+                yield self._translation(pending.popleft(), found, options)
                 found = []
         yield from map(_blank, pending)
 
@@ -243,14 +261,19 @@ class Translator:
             yield ScoredPair(source, target, tuple(pieces), tuple(log_probs))
 
     def _requests(
-        self, lines: Iterable[str], prefixes: Iterable[str] | None, pending: deque[_Line], options: SearchOptions
+        self,
+        lines: Iterable[str],
+        prefixes: Iterable[str] | None,
+        pending: deque[_Line],
+        options: SearchOptions,
+        split: bool,
     ) -> Iterator[Request]:
         """The parts of all lines, for the engine; a line is put on the list of those that wait for their result."""
         pairs = zip_longest(lines, prefixes, fillvalue=_NONE) if prefixes is not None else zip(lines, repeat(""))
         read = 0
         for chunk in _chunks(pairs):
             whole = [(text, prefix) for text, prefix in chunk if text is not _NONE and prefix is not _NONE]
-            for number, line in enumerate(self._encoded(whole), read + 1):
+            for number, line in enumerate(self._encoded(whole, split), read + 1):
                 pending.append(line)
                 if line.prefix:
                     yield from self._prefixed(line, number, options)
@@ -262,15 +285,28 @@ class Translator:
                 found = ("line", "prefixes") if chunk[-1][0] is _NONE else ("prefix", "lines")
                 raise DataError(_uneven(read, *found))
 
-    def _encoded(self, chunk: Sequence[tuple[str, str]]) -> list[_Line]:
+    def _encoded(self, chunk: Sequence[tuple[str, str]], split: bool) -> list[_Line]:
         """Lines, and prefixes beside them, many at a time: each then takes a fraction of the time."""
         for text in chain.from_iterable(chunk):
             if not isinstance(text, str):
                 raise TypeError(f"lines and prefixes are texts; {text!r} is no string")
-        sources = [text.rstrip("\r\n") for text, _ in chunk]
-        texts = list(map(one_line, sources))
-        parts = map(self.splitter.parts, texts, self._ids(texts))
-        return list(map(_Line, sources, [prefix for _, prefix in chunk], parts))
+        lines = [(text.rstrip("\r\n"), prefix) for text, prefix in chunk]
+        segments = [self._segments(one_line(source), prefix, split) for source, prefix in lines]
+        ids = iter(self._ids([segment for each in segments for segment in each]))
+        return [self._line(*line, each, ids) for line, each in zip(lines, segments, strict=True)]
+
+    def _segments(self, text: str, prefix: str, split: bool) -> list[str]:
+        """The sentences of a line, or all of it."""
+        if not split or len(sentences(prefix, self.target_language)) > 1:
+            return [text]
+        return sentences(text, self.source_language)
+
+    def _line(self, source: str, prefix: str, segments: Sequence[str], ids: Iterator[list[int]]) -> _Line:
+        """A line in parts, with the ids of its segments, which are next."""
+        cut = [self.cutter.parts(segment, next(ids)) for segment in segments]
+        first, *others = cut or [()]
+        parts = [*first, *chain.from_iterable(_after_a_space(each) for each in others)]
+        return _Line(source, prefix, tuple(parts), is_cut=any(len(each) > 1 for each in cut))
 
     def _prefixed(self, line: _Line, number: int, options: SearchOptions) -> Iterator[Request]:
         prefix_ids = self.tokenizer.encode(one_line(line.prefix))
@@ -286,17 +322,14 @@ class Translator:
         ids, ends = ids_T.tolist(), np.cumsum(lengths_N).tolist()
         return [ids[end - length : end] for end, length in zip(ends, lengths_N.tolist(), strict=True)]
 
-    def _translation(self, line: _Line, found: Sequence[Sequence[Hypothesis]]) -> Translation:
-        """The n-th translation of a line is made of the n-th of each part, or of the last that a part has."""
-        if len(found) == 1:
-            ranks: Iterable[tuple[Hypothesis, ...]] = zip(found[0])
-        else:
-            ranks = [tuple(part[min(n, len(part) - 1)] for part in found) for n in range(max(map(len, found)))]
+    def _translation(self, line: _Line, found: Sequence[Sequence[Hypothesis]], options: SearchOptions) -> Translation:
+        """The n-th translation of a line is the one with the n-th greatest sum of the scores of its parts."""
+        ranks = _samples(found) if options.sampling else _best(found, options.n_best)
         glues = tuple([part.glue for part in line.parts])
         texts = [(self.joined([part.ids for part in rank], glues), rank) for rank in ranks]
         hypotheses = tuple([TextHypothesis(text, rank, self.tokenizer, self.target_language) for text, rank in texts])
         source_ids = tuple([tuple(part.ids) for part in line.parts])
-        return Translation(line.source, hypotheses[0].text, hypotheses, len(line.parts), source_ids, glues)
+        return Translation(line.source, hypotheses[0].text, hypotheses, len(line.parts), source_ids, glues, line.is_cut)
 
     def joined(self, parts: Sequence[Sequence[int]], glues: Sequence[str]) -> str:
         """The text of a line whose parts were translated into these ids."""
@@ -306,6 +339,23 @@ class Translator:
         if len(texts) == 1:
             return texts[0].strip()
         return "".join([glue + text for glue, text in zip(glues, texts, strict=True)]).strip()
+
+
+def _after_a_space(parts: Sequence[Part]) -> list[Part]:
+    """The parts of a sentence that another one stands before."""
+    return [part if place else part._replace(glue=" ") for place, part in enumerate(parts)]
+
+
+def _samples(found: Sequence[Sequence[Hypothesis]]) -> list[tuple[Hypothesis, ...]]:
+    """The n-th sample of a line is made of the n-th of each part: choosing among them would make them no samples."""
+    return list(zip(*found, strict=False))
+
+
+def _best(found: Sequence[Sequence[Hypothesis]], count: int) -> list[tuple[Hypothesis, ...]]:
+    if len(found) == 1:
+        return list(zip(found[0]))
+    ranks = best_combinations([[each.score for each in part] for part in found], count)
+    return [tuple(part[rank] for part, rank in zip(found, each, strict=True)) for each in ranks]
 
 
 def _checked(pairs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:

@@ -32,15 +32,15 @@ class ShoutingEngine:
         texts = [TOKENIZER.decode(request.source_ids) for request in requests]
         self.before(texts)
         for text in texts:
-            yield [_hypothesis(text + "!" * rank) for rank in range(1, options.n_best + 1)]
+            yield [_hypothesis(text + "!" * rank, -float(rank)) for rank in range(1, options.n_best + 1)]
 
     def score(self, pairs: Iterable[tuple[Sequence[int], Sequence[int]]]) -> Iterator[list[float]]:
         return iter(())
 
 
-def _hypothesis(text: str) -> Hypothesis:
+def _hypothesis(text: str, score: float) -> Hypothesis:
     ids = TOKENIZER.encode(text)
-    return Hypothesis(tuple(ids), -1.0, -1.0, (-1.0,) * (len(ids) + 1))
+    return Hypothesis(tuple(ids), score, score, (-1.0,) * (len(ids) + 1))
 
 
 def shouting(source: str = "en", target: str = "de", before: Callable[[list[str]], None] | None = None) -> Translator:

@@ -420,9 +420,9 @@ def test_an_evaluation_is_of_the_code_that_it_began_with(
     monkeypatch.setenv("HEEDFUL_COMMIT", "began-with")
     translate = Translator.translate
 
-    def moving_on(*arguments: Any) -> Any:
+    def moving_on(*arguments: Any, **settings: Any) -> Any:
         monkeypatch.setenv("HEEDFUL_COMMIT", "the checkout has moved on")
-        return translate(*arguments)
+        return translate(*arguments, **settings)
 
     monkeypatch.setattr(Translator, "translate", moving_on)
     evaluate_saved(small_model(tmp_path / "small"), text / "test.en", text / "test.de", device="cpu")

@@ -309,10 +309,25 @@ def test_a_reader_that_leaves_while_we_wait_for_a_line_ends_us_quietly(model: Pa
         assert process.stderr.read() == b""
 
 
-def test_a_long_line_is_split_joined_and_counted(heedful: Run, model: Path) -> None:
-    result = heedful("translate", "-m", model, "--greedy", stdin=b"the cat sat on the mat. " * 60 + b"\n")
-    assert result.out.count("\n") == 1
-    assert "1 line longer than data.max_length = 40 pieces of the model, the first is line " in result.err
+def test_a_long_line_is_cut_joined_and_counted(heedful: Run, model: Path) -> None:
+    arguments, lines = ("translate", "-m", model, "--greedy"), b"the cat.\n" + b"the cat sat on the mat " * 60 + b"\n"
+    cut = (
+        "than data.max_length = 40 pieces of the model, the first is line 2: cut there, translated in parts and joined"
+    )
+    for more, what in ([], "1 line with a sentence longer"), (["--no-split"], "1 line longer"):
+        result = heedful(*arguments, *more, stdin=lines)
+        assert result.out.count("\n") == 2
+        assert f"{what} {cut}" in result.err
+
+
+def test_a_picture_is_of_one_sentence(heedful: Run, model: Path, tmp_path: Path) -> None:
+    output = tmp_path / "map.json"
+    arguments = ("attend", "-m", model, "The cat sat. The king was rich.", "-o", output)
+    line = one_line(heedful(*arguments))
+    assert 'TEXT holds 2 sentences, which are translated one by one; give one of them, such as "The cat sat."' in line
+    assert not output.exists()
+    assert heedful(*arguments, "--no-split").code == 0
+    assert json.loads(output.read_text())["source"] == "The cat sat. The king was rich."
 
 
 @pytest.mark.parametrize(

@@ -434,7 +434,7 @@ class Parrot:
 
     asked: int = 0
 
-    def translate(self, texts: list[str], /) -> list[Said]:
+    def translate(self, texts: list[str], /, *, split: bool) -> list[Said]:
         self.asked += len(texts)
         return [Said(text) for text in texts]
 
@@ -461,7 +461,7 @@ def test_a_language_that_is_no_text_is_named_before_a_model_works() -> None:
 
 def test_a_model_that_says_nothing_scores_zero() -> None:
     class Mute(Parrot):
-        def translate(self, texts: list[str], /) -> list[Said]:
+        def translate(self, texts: list[str], /, *, split: bool) -> list[Said]:
             return [Said("") for _ in texts]
 
     report = evaluate_model(Mute(), GERMAN, [GERMAN], language="de")

@@ -624,6 +624,21 @@ def test_sentences_are_those_of_translate(client: TestClient, text: str) -> None
     assert answer["target"]["sentences"] == told
 
 
+def test_the_source_language_says_where_sentences_end(client: TestClient) -> None:
+    found = {}
+    for source, target in (("en", "de"), ("de", "en")):
+        body = {"q": "bbl. age 33. Abe. Cab.", "source": source, "target": target}
+        found[source] = client.post("/api/sentences", json=body).json()["source"]["sentences"]
+    assert found == {"en": ["bbl. age 33.", "Abe.", "Cab."], "de": ["bbl. age 33. Abe.", "Cab."]}
+
+
+def test_alternatives_of_a_text_have_the_greatest_sums_of_scores(client: TestClient) -> None:
+    q = "A cat. A dog."
+    answer = translate(client, q=q, alternatives=3)
+    assert answer["translatedText"] == "A cat.! A dog.!"
+    assert answer["alternatives"] == ["A cat.! A dog.!!", "A cat.!! A dog.!", "A cat.! A dog.!!!"]
+
+
 def test_sentences_of_the_targets_language_are_left_alone(client: TestClient) -> None:
     body = {"q": "Die Katze.Die Matte. Es", "source": "de", "target": "de"}
     answer = client.post("/api/sentences", json=body).json()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import pickle
-import re
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,9 +19,9 @@ from heedful.config import Config, ModelConfig, resolve
 from heedful.engines import Computing, Request, SearchOptions
 from heedful.engines.torch_engine import TorchEngine
 from heedful.errors import CheckpointError, ConfigError, DataError, DeviceError, DivergedError
+from heedful.evaluation import evaluate_model
 from heedful.model.transformer import Transformer
 from heedful.search import Hypothesis
-from heedful.splitting import _END, sentences
 from heedful.tokenizer import Tokenizer
 from heedful.translation import Translator, one_line
 from tests.small_translator import small_translator
@@ -134,12 +132,35 @@ def test_a_blank_line_asks_no_model(tokenizer: Tokenizer) -> None:
     assert len(engine.requests) == 1
 
 
-def test_only_what_is_too_long_is_split(echo: Translator) -> None:
+def test_a_line_is_translated_sentence_by_sentence(echo: Translator) -> None:
+    lines = ["I love you! I love me.", "I love you!", "  I love Dr. Weiß.  I love me. "]
+    found = echo.translate(lines)
+    assert [each.num_parts for each in found] == [2, 1, 2]
+    assert [each.text for each in found] == [" ".join(line.split()) for line in lines]
+    assert [each.source for each in found] == lines
+    assert not any(each.is_cut for each in found)
+
+
+def test_the_source_language_says_where_sentences_end(tokenizer: Tokenizer) -> None:
+    line = "I love vitamin C. Is that so?"
+    config = msgspec.structs.replace(CONFIG, data=msgspec.structs.replace(CONFIG.data, source_language="de"))
+    found = [Translator(Echo(), tokenizer, each).translate([line])[0].num_parts for each in (CONFIG, config)]
+    assert found == [2, 1]
+
+
+def test_without_splitting_only_what_is_too_long_is_cut(echo: Translator) -> None:
     short, long = "I love you! I love me.", " ".join(["I love you!"] * 20)
-    two, many = echo.translate([short, long])
-    assert two.num_parts == 1
-    assert many.num_parts == 20
+    two, many = echo.translate([short, long], split=False)
+    assert (two.num_parts, two.is_cut) == (1, False)
+    assert (many.num_parts, many.is_cut) == (20, True)
     assert (two.text, many.text) == (short, long)
+    assert not echo.translate([long])[0].is_cut, "no sentence of it is too long"
+
+
+def test_an_evaluation_takes_each_line_as_one_segment(tokenizer: Tokenizer) -> None:
+    engine, lines = Echo(), ["I love you! I love me.", "I love you! Is that so? Why?"]
+    evaluate_model(Translator(engine, tokenizer, CONFIG), lines, [lines], language="en")
+    assert [tokenizer.decode(request.source_ids) for request in engine.requests] == lines
 
 
 @pytest.mark.parametrize("unit", ["the road ", "überquerte, ", "동물은 ", "שלום ", "🦊 ", "x", "🦊", "道路"])
@@ -165,40 +186,6 @@ def test_parts_of_a_split_word_are_joined_without_a_space_and_east_asian_text_by
         assert Translator(Echo(), tokenizer, in_language(CONFIG, code)).translate([chinese])[0].text == chinese
 
 
-@pytest.mark.parametrize(
-    "expected",
-    [
-        ["It was late.", "We went home!", "Why?"],
-        ["Am 3. Mai kam Dr. Weiß, z. B. mit Nr. 512.", "Er blieb bis 1990.", "Dann ging er."],
-        ["그는 집에 갔다.", "네.", "정말요?"],
-        ["He said: “Stop!”", "Then… nothing."],
-        ["Er sagte: „Halt!“", "(Das war alles.)", "Ende"],
-        ["version 2.0 costs 3.50 euros e.g. here"],
-    ],
-)
-def test_sentences_end_where_a_reader_would_say_so(expected: list[str]) -> None:
-    assert sentences(" ".join(expected)) == expected
-
-
-def test_sentences_of_east_asian_text_need_no_space() -> None:
-    assert sentences("動物。「道路！」終") == ["動物。", "「道路！」", "終"]
-
-
-PLAIN_END = re.compile(r"""[.!?…]+["'”’»“)\]]*(?=\s)|[。｡！？]+["”’」』）]*""")
-
-
-@settings(max_examples=500)
-@given(st.text(".!?…\"')” 。！？」ab\n", max_size=14))
-def test_marks_end_a_sentence_wherever_one_begins_to_read_them(text: str) -> None:
-    assert [m.span() for m in _END.finditer(text)] == [m.span() for m in PLAIN_END.finditer(text)]
-
-
-def test_a_long_run_of_marks_takes_no_time() -> None:
-    begin = time.process_time()
-    assert sentences("." * 30_000 + "so. B") == ["." * 30_000 + "so.", "B"]
-    assert time.process_time() - begin < 2  # each mark once: milliseconds; each with all that follow it: 12 s
-
-
 def test_n_best_texts_come_with_scores_and_pieces(echo: Translator) -> None:
     (found,) = echo.translate(["the road"], options=SearchOptions(beam_size=4, n_best=3))
     assert [hypothesis.score for hypothesis in found.hypotheses] == [-1.0, -2.0, -3.0]
@@ -210,9 +197,10 @@ def test_n_best_texts_come_with_scores_and_pieces(echo: Translator) -> None:
 
 def test_a_split_line_has_n_best_too_and_sums_its_scores(echo: Translator) -> None:
     line = "I love you. " * 12 + "I"  # the last part has one token, and so one hypothesis
-    (found,) = echo.translate([line], options=SearchOptions(beam_size=4, n_best=2))
+    (found,) = echo.translate([line], options=SearchOptions(beam_size=4, n_best=4))
     assert found.num_parts == 13
-    assert len(found.hypotheses) == 2
+    assert [hypothesis.score for hypothesis in found.hypotheses] == [-13.0, -14.0, -14.0, -14.0]
+    assert len({hypothesis.text for hypothesis in found.hypotheses}) == 4
     best = found.hypotheses[0]
     assert best.score == -13.0
     assert best.pieces.count("</s>") == 13
@@ -231,11 +219,18 @@ def test_records_are_json(translator: Translator) -> None:
 
 def test_the_text_of_a_prefix_begins_the_translation(translator: Translator) -> None:
     lines, prefixes = ["the road", "", "the animal", "I love you! " * 12], ["Die Str", "x", "", "Ich"]
-    found = translator.translate(lines, prefixes=prefixes)
+    found = translator.translate(lines, prefixes=prefixes, split=False)
     assert found[0].text.startswith("Die Str")
     assert found[3].num_parts > 1
     assert found[3].text.startswith("Ich")
     assert found[2].text == translator.translate(["the animal"])[0].text
+
+
+def test_a_prefix_begins_the_first_sentence_and_one_of_two_sentences_the_line(echo: Translator) -> None:
+    line = "I love you! I love me."
+    one, two = echo.translate([line] * 2, prefixes=["Is", "Is that so? I"])
+    assert (one.num_parts, one.text) == (2, f"Is {line}")
+    assert (two.num_parts, two.text) == (1, f"Is that so? I {line}")
 
 
 def test_prefixes_and_lines_that_do_not_match_are_counted(translator: Translator) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
-from heedful.commands.options import FILE, device_option, one_model_option
+from heedful.commands.options import FILE, device_option, one_model_option, split_option
 from heedful.telling import say
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ html_option = click.option("-o", "--output", type=FILE, required=True, help="HTM
 )
 @click.option("--layer", type=int, help="Likewise, from 1; the last one unless told.")
 @click.option("--head", type=int, help="Likewise, from 1; the mean of all unless told.")
+@split_option
 @device_option
 def attend(
     model: Path,
@@ -39,15 +40,21 @@ def attend(
     kind: str,
     layer: int | None,
     head: int | None,
+    split: bool,
     device: str,
 ) -> None:
-    """Write which word of TEXT looked at which: .html (everything), .svg or .png (one map), .json (the weights)."""
+    """Write which word of TEXT looked at which: .html (everything), .svg or .png (one map), .json (the weights).
+
+    TEXT is one sentence.
+    """
     from heedful.translation import Translator
 
     check_form(output, FORMS)
     if output.suffix == ".json":
         _refuse_a_choice()
     translator = Translator.load(model, device=device, engine="torch")
+    if split:
+        _refuse_sentences(translator, text)
     if output.suffix == ".html":
         write(output, page(translator, model, text, target, kind, layer, head))
     elif output.suffix == ".json":
@@ -65,6 +72,19 @@ def _refuse_a_choice() -> None:
     for name in ("kind", "layer", "head"):
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             raise click.UsageError(f"--{name} goes with .html, .svg and .png; .json holds every kind, layer and head")
+
+
+def _refuse_sentences(translator: Translator, text: str) -> None:
+    """A text of several is translated one by one, so that no map could show all of it."""
+    from heedful.errors import DataError
+    from heedful.splitting import sentences
+
+    found = sentences(text, translator.source_language)
+    if len(found) > 1:
+        raise DataError(
+            f"TEXT holds {len(found)} sentences, which are translated one by one; give one of them, such as "
+            f'"{found[0]}", or look at all as one segment with --no-split'
+        )
 
 
 def page(

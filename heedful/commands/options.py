@@ -41,6 +41,14 @@ precision_option = click.option(
     show_default=True,
     help="auto is bf16 on CUDA, and int8 by ctranslate2; in fp32 a line hardly depends on the others.",
 )
+split_option = click.option(
+    "--no-split",
+    "split",
+    is_flag=True,
+    flag_value=False,
+    default=True,
+    help="One segment a line, whatever sentences it holds.",
+)
 set_option = click.option("--set", "settings", multiple=True, metavar="A.B=C", help="A setting: model.d_ff=1024.")
 preset_option = click.option("--preset", metavar="NAME", help="tiny, small, base (the default: the paper's) or big.")
 recipe_argument = click.argument("recipe", type=FILE, required=False)

@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from heedful.commands.options import FILE, device_option, engine_option, model_option, precision_option
+from heedful.commands.options import (
+    FILE,
+    device_option,
+    engine_option,
+    model_option,
+    precision_option,
+    split_option,
+)
 from heedful.counting import counted
 from heedful.telling import say
 
@@ -53,6 +60,7 @@ ALTERNATIVES = (
 @click.option("--top-p", type=float, default=1.0, help="With --sample: of the likeliest with this share.")
 @click.option("--seed", type=int, default=1, show_default=True, help="With --sample.")
 @click.option("--prefix", type=FILE, help="File with what each translation must begin with, line by line.")
+@split_option
 @click.option("--alignments", type=FILE, help="Write word alignments here, as Pharaoh does: 0-0 1-2.")
 @click.option("--alternatives", type=click.IntRange(0), default=0, help=ALTERNATIVES)
 @engine_option
@@ -64,6 +72,7 @@ def translate(
     output: Path | None,
     form: str | None,
     prefix: Path | None,
+    split: bool,
     alignments: Path | None,
     alternatives: int,
     engine: str,
@@ -71,7 +80,10 @@ def translate(
     device: str,
     **search: Any,
 ) -> None:
-    """Translate FILE (- is stdin): one line out for each line in, in order, and nothing else."""
+    """Translate FILE (- is stdin): one line out for each line in, in order, and nothing else.
+
+    A line is translated sentence by sentence.
+    """
     from heedful.lines import input_lines
     from heedful.translation import Translator
 
@@ -93,12 +105,13 @@ def translate(
     options = replace(search_options(translator.options, **search), token_scores=form == "jsonl")
     details = _details(translator, models[0], device, alternatives, options) if alignments or form == "jsonl" else None
     prefixes = input_lines(prefix) if prefix else None
-    split = write_translations(_translations(translator, file, options, prefixes), form, output, alignments, details)
-    if split:
-        limit = translator.config.data.max_length
+    translations = _translations(translator, file, options, prefixes, split)
+    cut = write_translations(translations, form, output, alignments, details)
+    if cut:
+        limit, what = translator.config.data.max_length, "with a sentence longer" if split else "longer"
         say(
-            f"{counted(len(split), 'line')} longer than data.max_length = {limit} pieces of the model, "
-            f"the first is line {split[0]:,}: translated in parts and joined"
+            f"{counted(len(cut), 'line')} {what} than data.max_length = {limit} pieces of the model, "
+            f"the first is line {cut[0]:,}: cut there, translated in parts and joined"
         )
 
 
@@ -191,10 +204,10 @@ def write_translations(
     alignments: Path | None = None,
     details: Details | None = None,
 ) -> list[int]:
-    """Write them as they come; returns the numbers of the lines that were split."""
+    """Write them as they come; returns the numbers of the lines that were cut, too long for the model."""
     from heedful.lines import STDOUT, output_file
 
-    split: list[int] = []
+    cut: list[int] = []
     with output_file(output) as out, output_file(alignments) if alignments else nullcontext() as links:
         for number, translation in enumerate(translations):
             out.writelines([f"{line}\n" for line in _formatted(form, number, translation, details)])
@@ -202,9 +215,9 @@ def write_translations(
                 out.flush()
             if links is not None and details is not None:
                 links.write(f"{details.alignment(translation)}\n")
-            if translation.num_parts > 1:
-                split.append(number + 1)
-    return split
+            if translation.is_cut:
+                cut.append(number + 1)
+    return cut
 
 
 def search_options(
@@ -230,16 +243,16 @@ def search_options(
 
 
 def _translations(
-    translator: Translator, file: Path, options: SearchOptions, prefixes: Iterator[str] | None
+    translator: Translator, file: Path, options: SearchOptions, prefixes: Iterator[str] | None, split: bool
 ) -> Iterator[Translation]:
     """From stdin what has come is translated at once. (Samples depend on a line's number, so they need one stream.)"""
     from heedful.lines import STDIN, bursts, input_lines
 
     if file != STDIN or prefixes is not None or options.sampling is not None:
-        yield from translator.translate_lines(input_lines(file), options=options, prefixes=prefixes)
+        yield from translator.translate_lines(input_lines(file), options=options, prefixes=prefixes, split=split)
         return
     for burst in bursts(input_lines(file)):
-        yield from translator.translate_lines(burst, options=options)
+        yield from translator.translate_lines(burst, options=options, split=split)
 
 
 def _formatted(form: str, number: int, translation: Translation, details: Details | None) -> list[str]:

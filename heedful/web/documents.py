@@ -1,8 +1,8 @@
 """Free text as units to translate and what stands between them.
 
-A text is split into lines, a line into sentences, and a sentence that is longer than any should be at its spaces. What
-lies between the units (line breaks, blank lines, indents, runs of spaces) is kept as it is. With each unit as its own
-translation the text comes back unchanged. Documents know no model.
+A text is split into lines, a line into sentences (as everywhere, by `splitting.py`), and a sentence that is longer than
+any should be at its spaces. What lies between the units (line breaks, blank lines, indents, runs of spaces) is kept as
+it is. With each unit as its own translation the text comes back unchanged. Documents know no model.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ class Document:
     spaces: tuple[str, ...]
 
     @classmethod
-    def of(cls, text: str) -> Document:
-        """Split a text."""
+    def of(cls, text: str, language: str = "") -> Document:
+        """Split a text in the language of this code."""
         units: list[str] = []
         spaces: list[str] = []
         end = 0
-        for unit in _units(text):
+        for unit in _units(text, language):
             begin = text.index(unit, end)
             spaces.append(text[end:begin])
             units.append(unit)
@@ -59,9 +59,9 @@ class Document:
         return [first, *chain.from_iterable(pairs)]
 
 
-def _units(text: str) -> Iterator[str]:
+def _units(text: str, language: str) -> Iterator[str]:
     for line in text.splitlines():
-        for sentence in sentences(line):
+        for sentence in sentences(line, language):
             yield from _short(sentence)
 
 

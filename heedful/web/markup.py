@@ -68,17 +68,18 @@ class Markup:
 
     nodes: tuple[str | Run, ...]
     parts: tuple[_Part, ...]
+    language: str
 
     @classmethod
-    def of(cls, text: str) -> Markup:
-        """Split an HTML text."""
+    def of(cls, text: str, language: str = "") -> Markup:
+        """Split an HTML text in the language of this code."""
         parts = _Events(text).parts()
-        return cls(tuple(_nodes(_paired(parts))), tuple(parts))
+        return cls(tuple(_nodes(_paired(parts), language)), tuple(parts), language)
 
     def divided(self) -> Markup:
         """The same text where inline tags divide, too: for languages that have no words to put them around."""
         parts = [replace(part, kind="keep") if part.tag else part for part in self.parts]
-        return Markup(tuple(_nodes(parts)), tuple(parts))
+        return Markup(tuple(_nodes(parts, self.language)), tuple(parts), self.language)
 
     @property
     def runs(self) -> list[Run]:
@@ -124,15 +125,15 @@ class _Part:
     tag: str = ""
 
 
-def _nodes(parts: Sequence[_Part]) -> list[str | Run]:
+def _nodes(parts: Sequence[_Part], language: str) -> list[str | Run]:
     """Runs of text with the inline tags in them, and what stands between."""
     nodes: list[str | Run] = []
     for is_kept, group in groupby(parts, lambda part: part.kind == "keep"):
         run = list(group)
         if not is_kept and sum(part.kind in ("open", "place") for part in run) <= MOST_ELEMENTS:
-            nodes.append(_run(run))
+            nodes.append(_run(run, language))
         else:
-            nodes += [_run([part]) if part.kind == "text" else part.raw for part in run]
+            nodes += [_run([part], language) if part.kind == "text" else part.raw for part in run]
     return nodes
 
 
@@ -172,7 +173,7 @@ def _opening(parts: Sequence[_Part], open_tags: list[int], count: Counter[str], 
             return other
 
 
-def _run(parts: Sequence[_Part]) -> str | Run:
+def _run(parts: Sequence[_Part], language: str) -> str | Run:
     """The text of these parts with their elements; what has no words stays as it was written."""
     text, elements, around = _Text(), list[Element](), [ROOT]
     for part in parts:
@@ -184,7 +185,7 @@ def _run(parts: Sequence[_Part]) -> str | Run:
         else:
             elements.append(Element(len(text.found), len(text.found), part.raw, "", around[-1]))
             around += [len(elements) - 1] if part.kind == "open" else []
-    document = Document.of(text.whole)
+    document = Document.of(text.whole, language)
     return Run(document, tuple(elements)) if document.units else "".join(part.raw for part in parts)
 
 

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from heedful import language_id
 from heedful.alignment import Aligner, Alignment, choice_for
 from heedful.checkpoint import find_model, load_config
+from heedful.combining import best_combinations
 from heedful.device import ONE_THREAD
 from heedful.engines.auto_engine import AutoEngine
 from heedful.engines.ctranslate2_engine import CTranslate2Engine
@@ -155,17 +156,16 @@ class _Order:
     confidence: float | None
     pair: Pair | None
 
-    def wanted(self, found: Sequence[Translation], num_ranks: int) -> list[_Ranked]:
-        """The translations whose alignment shows where inline tags go, rank by rank."""
+    def wanted(self, ranks: Sequence[Sequence[_Ranked]]) -> list[_Ranked]:
+        """The translations whose alignment shows where inline tags go."""
         tagged = self.split.tagged if isinstance(self.split, Markup) else ()
-        return [_Ranked(found[n], rank) for rank in range(num_ranks) for n in tagged if found[n].hypotheses]
+        return list(dict.fromkeys(rank[n] for rank in ranks for n in tagged if rank[n].translation.hypotheses))
 
     def answer(
-        self, found: Sequence[Translation], target: str, num_ranks: int, alignments: Mapping[_Ranked, Alignment]
+        self, ranks: Sequence[Sequence[_Ranked]], target: str, alignments: Mapping[_Ranked, Alignment]
     ) -> Answer:
         if self.pair is None:
             return Answer(self.text, (), self.language, self.confidence)
-        ranks = [[_Ranked(each, rank) for each in found] for rank in range(num_ranks)]
         best, *others = dict.fromkeys(self._joined(each, target, alignments) for each in ranks)
         return Answer(best, tuple(others), self.language, self.confidence)
 
@@ -179,7 +179,7 @@ class _Order:
 
 @dataclass(frozen=True, slots=True)
 class _Ranked:
-    """The n-th best translation of a text, or the last that there is."""
+    """The n-th best translation of a sentence."""
 
     translation: Translation
     rank: int
@@ -188,14 +188,15 @@ class _Ranked:
         return len(self.translation.source)
 
     @property
-    def place(self) -> int:
-        """Which of the hypotheses it is."""
-        return min(self.rank, len(self.translation.hypotheses) - 1)
-
-    @property
     def text(self) -> str:
         """As the client gets it."""
-        return self.translation.hypotheses[self.place].text if self.translation.hypotheses else self.translation.text
+        return self.translation.hypotheses[self.rank].text if self.translation.hypotheses else self.translation.text
+
+
+def _ranked(found: Sequence[Translation], count: int) -> list[list[_Ranked]]:
+    """The best translations of a text, each as those of its sentences: the n-th has the n-th greatest sum of scores."""
+    scores = [[hypothesis.score for hypothesis in each.hypotheses] or [0.0] for each in found]
+    return [list(map(_Ranked, found, ranks)) for ranks in best_combinations(scores, count)]
 
 
 class Service:
@@ -263,9 +264,9 @@ class Service:
         answers = []
         for order in orders:
             mine = [next(found[id(order.pair)]) for _ in order.split.units] if order.pair else []
-            alignments = await self._align(order, mine, num_alternatives + 1)
-            size, rest = len(order.text), (mine, target, num_alternatives + 1, alignments)
-            answers.append(await _beside(size, order.answer, *rest))
+            ranks = await _beside(len(order.text), _ranked, mine, num_alternatives + 1)
+            alignments = await self._align(order, ranks)
+            answers.append(await _beside(len(order.text), order.answer, ranks, target, alignments))
         self.characters += sum(map(len, texts))
         return answers
 
@@ -281,10 +282,10 @@ class Service:
         self.characters += len(text)
         return Side(order.language, document), Side(target, translated)
 
-    async def _align(self, order: _Order, found: Sequence[Translation], num_ranks: int) -> Mapping[_Ranked, Alignment]:
+    async def _align(self, order: _Order, ranks: Sequence[Sequence[_Ranked]]) -> Mapping[_Ranked, Alignment]:
         """Which word comes from which, where tags depend on it. Without that, a translation is still an answer: then
         tags go word for word."""
-        wanted = order.wanted(found, num_ranks)
+        wanted = order.wanted(ranks)
         if not wanted or order.pair is None:
             return {}
         key, align = (order.pair.source, order.pair.target), partial(self._alignments, order.pair)
@@ -300,7 +301,7 @@ class Service:
         """In the one thread that aligns, with a model of its own."""
         aligner = self._aligner(pair)
         for number, each in enumerate(wanted):
-            yield number, aligner.align_translation(each.translation, each.place) if aligner else ()
+            yield number, aligner.align_translation(each.translation, each.rank) if aligner else ()
 
     def _aligner(self, pair: Pair) -> Aligner | None:
         """Loaded once, by that thread; one that cannot be loaded is not tried again."""
@@ -346,10 +347,10 @@ class Service:
     def _order(self, text: str, source: str, target: str, form: str) -> _Order:
         if form not in FORMATS:
             raise RefusalError(400, f"{form[:20]} format is not supported")
-        split = Markup.of(text) if form == "html" else Document.of(text)
-        confidence = None
+        kind, confidence = Markup if form == "html" else Document, None
         if source == AUTO:
-            source, confidence = self.guesses(" ".join(split.units), target)[0]
+            source, confidence = self.guesses(" ".join(kind.of(text).units), target)[0]
+        split = kind.of(text, source)
         pair = None if source == target and source in self.languages else self.pair(source, target)
         if isinstance(split, Markup) and not (has_spaces(source) and has_spaces(target)):
             split = split.divided()

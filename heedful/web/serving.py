@@ -26,14 +26,14 @@ class ServingTranslator(Translator):
         return made
 
     def translate_batch(self, texts: Sequence[str], options: SearchOptions) -> Iterator[tuple[int, Translation]]:
-        """The number of each text and its translation, as they are found.
+        """The number of each text, which is one sentence, and its translation, as they are found.
 
         What has no letter and no digit (a dash, a bullet, the full stop behind a tag) says the same in every language,
         and is no sentence: a model would make one of it.
         """
         pending: deque[Any] = deque()
         spoken = [text if any(map(str.isalnum, text)) else "" for text in texts]
-        requests = list(self._requests(spoken, None, pending, options))
+        requests = list(self._requests(spoken, None, pending, options, split=False))
         lines = list(pending)
         owners = [number for number, line in enumerate(lines) for _ in line.parts]
         parts: list[dict[int, list[Hypothesis]]] = [{} for _ in lines]
@@ -41,7 +41,8 @@ class ServingTranslator(Translator):
             owner = owners[request]
             parts[owner][request] = hypotheses
             if len(parts[owner]) == len(lines[owner].parts):
-                yield owner, self._translation(lines[owner], [found for _, found in sorted(parts[owner].items())])
+                found = [found for _, found in sorted(parts[owner].items())]
+                yield owner, self._translation(lines[owner], found, options)
         yield from ((n, Translation(texts[n], texts[n], (), 0)) for n, line in enumerate(lines) if not line.parts)
 
     def _as_found(self, requests: Sequence[Request], options: SearchOptions) -> Iterator[tuple[int, list[Hypothesis]]]:
