@@ -21,6 +21,7 @@ from benchmarks.command import parser, run
 from benchmarks.serve_load import Server, running
 from heedful.attention_map import Kind
 from heedful.errors import DeviceError
+from heedful.extras import install_line
 from heedful.heads import pronoun_report
 from heedful.translation import Translator
 
@@ -76,7 +77,7 @@ def browsing() -> Iterator[Any]:
     try:
         from playwright.sync_api import sync_playwright
     except ImportError:
-        raise DeviceError("pictures need playwright; install it: pip install playwright") from None
+        raise DeviceError(f"pictures need playwright; {install_line('playwright')}") from None
     found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if found is None:
         raise DeviceError("pictures need a browser; install it: apt-get install chromium fonts-noto-cjk")

@@ -7,7 +7,6 @@ pronoun is likelier than the wrong one.
 from __future__ import annotations
 
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 from shlex import quote
 from shutil import which
@@ -18,12 +17,12 @@ from heedful.card import MARKDOWN
 from heedful.config import Layer
 from heedful.counting import counted
 from heedful.errors import ConfigError
+from heedful.extras import SERVER, install_line, missing
 from heedful.grammar import DEMO_SENTENCES, LANGUAGES, write_corpus
 from heedful.model_evaluation import evaluate_translator, keep_on_card
 from heedful.pipeline import Outcome, interruptible, run_training
 from heedful.planning import Order
 from heedful.progress import display, duration
-from heedful.provenance import ROOT
 from heedful.telling import say
 from heedful.translation import Translator
 
@@ -108,6 +107,5 @@ def _next_commands(run: Path, text: Path, source: str, target: str) -> None:
 
 def _still_needed() -> str:
     """What `heedful serve` needs beside this package, where it is not there."""
-    if all(map(find_spec, ("starlette", "uvicorn", "python_multipart"))):
-        return ""
-    return "; needs: pip install " + ("-e '.[serve]'" if (ROOT / "pyproject.toml").is_file() else "'heedful[serve]'")
+    lacking = missing(SERVER)
+    return f"; it needs {install_line(*lacking)}" if lacking else ""

@@ -14,6 +14,7 @@ from pathlib import Path
 import torch
 
 from heedful.errors import DeviceError
+from heedful.extras import install_line
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
 ONE_THREAD = ("mps",)  # devices that torch lets one thread alone compute on (pytorch#197805)
@@ -58,7 +59,7 @@ def lack_of_kernels(device: torch.device, widest_head: int) -> str:
     Triton compiles them, and a C compiler, which must find Python's headers, what launches them.
     """
     if find_spec("triton") is None:
-        return "Triton (pip install triton)"
+        return f"Triton ({install_line('triton')})"
     if "CC" not in os.environ and not any(map(shutil.which, COMPILERS)):
         return "a C compiler (Debian: apt-get install gcc)"
     if not _has_headers():

@@ -29,6 +29,7 @@ from heedful.engines.torch_engine import TorchEngine
 from heedful.errors import ConfigError, DataError, HeedfulError
 from heedful.export.ctranslate2 import num_positions, write_ctranslate2
 from heedful.export.marian import write_huggingface
+from heedful.extras import install_line
 from heedful.grammar import LANGUAGES, built_in_corpus
 from heedful.run_folder import CONFIG, TRAINING_DATA, VALIDATION_DATA
 from heedful.shards import Shards, open_shards
@@ -43,7 +44,6 @@ EXACT = 1e-3  # nats a token: float32 differs by 1e-5, a mistake by more than 0.
 ROUGH = 0.1  # the mean, for int8
 EOS_ID = Tokenizer.eos_id
 CPU = torch.device("cpu")
-INSTALL = {"ctranslate2": "'heedful[fast]'", "transformers": "transformers"}
 
 
 class Way(Protocol):
@@ -296,7 +296,7 @@ def _exports(loaded: LoadedModel, reference: Way, pairs: Sequence[Pair]) -> Iter
 
     def look(name: str, package: str, make: MakeWay, tolerance: float | None = EXACT) -> Finding:
         if not is_installed(package):
-            return Finding(name, note=f"not looked at: {package} is not installed; pip install {INSTALL[package]}")
+            return Finding(name, note=f"not looked at: {package} is not installed; {install_line(package)}")
         try:
             with make(loaded) as way:
                 return compare(name, reference, way, pairs, tolerance=tolerance)

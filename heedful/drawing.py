@@ -23,6 +23,7 @@ from torch import Tensor
 
 from heedful.attention_map import KINDS, AttentionMap, Kind
 from heedful.errors import ConfigError, DeviceError
+from heedful.extras import install_line
 
 STATIC = Path(__file__).parent / "web" / "static"
 FONTS = (
@@ -254,7 +255,9 @@ def png(shown: View) -> bytes:
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise DeviceError("a .png needs matplotlib: pip install 'heedful[plot]'; .svg and .html need nothing") from None
+        raise DeviceError(
+            f"a .png needs matplotlib (.svg and .html need nothing); {install_line('matplotlib')}"
+        ) from None
     families = font_families("".join([shown.title, *shown.rows, *shown.columns]))
     size, place = _png_places(shown)
     figure = Figure(figsize=size)

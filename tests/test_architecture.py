@@ -38,6 +38,7 @@ ALLOWED: dict[str, set[str]] = {
     "counting": set(),
     "telling": set(),
     "errors": set(),
+    "extras": set(),
     "lock": {"errors"},
     "whole": set(),
     "config": {"errors"},
@@ -67,7 +68,7 @@ ALLOWED: dict[str, set[str]] = {
     "loss": {"packed"},
     "by_rows": set(),
     "schedule": set(),
-    "device": {"errors"},
+    "device": {"errors", "extras"},
     "sizes": {"config", "device", "model"},
     "checkpoint": {"errors", "whole", "config", "recipe", "run_folder", "tokenizer", "model"},
     "distributed": {"errors"},
@@ -213,7 +214,7 @@ ALLOWED: dict[str, set[str]] = {
         "tokenizer",
     },
     "evaluation": {"counting", "errors", "corpus", "languages", "lines", "scores", "paper_bleu", "translation"},
-    "export": {"errors", "whole", "config", "tokenizer", "model", "checkpoint", "lock", "export"},
+    "export": {"errors", "extras", "whole", "config", "tokenizer", "model", "checkpoint", "lock", "export"},
     "attention_map": {"errors", "engines", "model", "packed", "tokenizer", "translation", "words"},
     "worked": {"attention_map"},
     "heads": {"attention_map", "grammar", "model", "translation"},
@@ -229,7 +230,7 @@ ALLOWED: dict[str, set[str]] = {
         "translation",
         "worked",
     },
-    "drawing": {"errors", "attention_map"},
+    "drawing": {"errors", "extras", "attention_map"},
 }
 MODULES = sorted(path for path in PACKAGE.rglob("*.py"))
 WITHOUT_TORCH = DATA | {

@@ -21,7 +21,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from heedful import cli, demo
+from heedful import cli, demo, extras
 from heedful.checkpoint import FORMAT
 from heedful.config import Config, resolve
 from heedful.lines import output_file
@@ -430,13 +430,13 @@ def test_config_names_every_setting(heedful: Run) -> None:
     assert "\n# num_decoder_layers = 3\n" in out
 
 
-@pytest.mark.parametrize(("missing", "said"), [((), ""), (("python_multipart",), "; needs: pip install ")])
+@pytest.mark.parametrize(("missing", "said"), [((), ""), (("python_multipart",), "; it needs ")])
 def test_the_demo_says_what_the_server_still_needs(
     missing: tuple[str, ...], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(demo, "find_spec", lambda name: None if name in missing else object())
+    monkeypatch.setattr(extras, "find_spec", lambda name: None if name in missing else object())
     assert demo._still_needed().startswith(said)
-    assert bool(demo._still_needed()) == bool(missing)
+    assert demo._still_needed().partition(" -m pip install ")[2] == " ".join(missing).replace("_", "-")
 
 
 def test_the_demo_goes_on_with_a_preset_that_its_machine_can_train(capsys: pytest.CaptureFixture[str]) -> None:

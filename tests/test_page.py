@@ -30,7 +30,7 @@ if CHROMIUM is None:
 sync_api = pytest.importorskip(
     "playwright.sync_api", reason="NO PLAYWRIGHT: the page is NOT TESTED; pip install playwright"
 )
-uvicorn = pytest.importorskip("uvicorn", reason="NO SERVER: the page is NOT TESTED; pip install 'heedful[serve]'")
+uvicorn = pytest.importorskip("uvicorn", reason="NO SERVER: the page is NOT TESTED; make install")
 
 # The server and the browser's driver leave sockets to the garbage collector.
 pytestmark = [

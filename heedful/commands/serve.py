@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from pathlib import Path
 
@@ -12,7 +11,6 @@ from heedful.commands.options import FILE, device_option, engine_option
 from heedful.telling import say
 
 KEYS = "HEEDFUL_API_KEYS"
-LIBRARIES = ("starlette", "uvicorn", "python_multipart")
 MODEL_HELP = "Run folder, model folder or checkpoint; several give several pairs (of one pair: an ensemble)."
 
 
@@ -91,7 +89,7 @@ def serve(
 
 def _check_libraries() -> None:
     from heedful.errors import DeviceError
+    from heedful.extras import SERVER, install_line, missing
 
-    missing = [name for name in LIBRARIES if importlib.util.find_spec(name) is None]
-    if missing:
-        raise DeviceError(f"{', '.join(missing)}: missing; heedful serve needs pip install 'heedful[serve]'")
+    if lacking := missing(SERVER):
+        raise DeviceError(f"heedful serve needs {', '.join(lacking)}; {install_line(*lacking)}")

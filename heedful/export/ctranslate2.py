@@ -19,6 +19,7 @@ from heedful.checkpoint import LoadedModel
 from heedful.config import ModelConfig
 from heedful.errors import ConfigError, DeviceError
 from heedful.export import new_folder
+from heedful.extras import install_line
 from heedful.model.attention import MultiHeadAttention
 from heedful.model.embedding import LearnedPositions, sinusoids
 from heedful.model.feed_forward import FeedForward
@@ -35,7 +36,7 @@ def library(name: str = "ctranslate2") -> Any:
     try:
         return import_module(name)
     except ImportError:
-        raise DeviceError("CTranslate2 is not installed; pip install 'heedful[fast]'") from None
+        raise DeviceError(f"CTranslate2 is not installed; {install_line('ctranslate2')}") from None
 
 
 def num_positions(config: ModelConfig) -> int:
