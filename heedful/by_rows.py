@@ -15,8 +15,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from heedful.capabilities import NUMBERS, Capabilities, one_of
+
 # logits_TV, target_T → sums over rows, of which the first one is trained.
 RowSums: TypeAlias = Callable[[Tensor, Tensor], Tensor]
+
+BY_ROWS = Capabilities(  # models whose logits are hidden_TD @ weight_VD.T
+    "cannot be trained by rows: that takes", {**NUMBERS, "positions": one_of("sinusoidal", "learned")}
+)
 
 
 def sums_by_rows(

@@ -138,7 +138,7 @@ def _plain_on_gpu(config: Config) -> list[str]:
     """On the machine that has it: a plan may be for another one. Precisions but bf16 are not the kernels' at all."""
     if not torch.cuda.is_available() or config.train.precision not in ("auto", "bf16"):
         return []
-    lack = lack_of_kernels(torch.device("cuda"), config.model.widest_head)
+    lack = lack_of_kernels(torch.device("cuda"), config.model)
     if not lack:
         return []
     return [f"our kernels want {lack}; training goes on without them, and takes several times as long"]

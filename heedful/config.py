@@ -118,11 +118,6 @@ class ModelConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
         """How many tokens a sentence may have, its eos included: sinusoids have no end."""
         return self.max_positions if self.positions == "learned" else sys.maxsize
 
-    @property
-    def widest_head(self) -> int:
-        """The width of one head's queries, keys or values, whichever is wider."""
-        return max(self.head_d_k, self.head_d_v)
-
     def __post_init__(self) -> None:
         if (self.d_k is None or self.d_v is None) and self.d_model % self.num_heads:
             raise ConfigError(

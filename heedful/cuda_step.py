@@ -20,6 +20,7 @@ from torch import Tensor
 from heedful.cuda_graphs import WARM_UP_RUNS, capturing, recorded
 from heedful.mixed_precision import MixedPrecision
 from heedful.model.dropout import seeded_places
+from heedful.model.kernels import KERNELS
 from heedful.model.layers import use_kernels
 from heedful.model.transformer import Memory, Transformer
 from heedful.packed import num_pair_numbers, view_pairs
@@ -43,6 +44,7 @@ class CudaStep:
         r_drop: float = 0.0,
         dtype: torch.dtype = torch.bfloat16,
     ) -> None:
+        KERNELS.refuse(model.config)
         device, self.label_smoothing, self.r_drop = model.device, label_smoothing, r_drop
         self.mixed = MixedPrecision(model, dtype)
         self.decoder, self.rest = self.mixed.part("decoder."), self.mixed.part("embedding.", "encoder.")

@@ -13,17 +13,16 @@ from pathlib import Path
 
 import torch
 
+from heedful.config import ModelConfig
 from heedful.errors import DeviceError
 from heedful.extras import install_line
+from heedful.model.kernels import KERNELS
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
 ONE_THREAD = ("mps",)  # devices that torch lets one thread alone compute on (pytorch#197805)
 BFLOAT16_CAPABILITY = (8, 0)  # of the GPU; torch makes older ones take other numbers for it, which is slow
 OUT_OF_MEMORY = ("can't allocate memory", "Storage size calculation overflowed")  # what torch says of it on a CPU
 COMPILERS = ("gcc", "clang")  # that Triton looks for
-# The kernels hold 64 tokens of a whole head in shared memory: heads of 256 do not fit the 99 KB of smaller GPUs, and
-# those of 512 no GPU.
-WIDEST_HEAD = 128
 
 
 def choose_device(name: str, *, local_rank: int = 0) -> torch.device:
@@ -48,13 +47,13 @@ def has_bfloat16(device: torch.device) -> bool:
     return device.type == "cuda" and torch.cuda.get_device_capability(device) >= BFLOAT16_CAPABILITY
 
 
-def has_kernels(device: torch.device, widest_head: int) -> bool:
-    """Whether our kernels can run there for such heads."""
-    return device.type == "cuda" and not lack_of_kernels(device, widest_head)
+def has_kernels(device: torch.device, model: ModelConfig) -> bool:
+    """Whether our kernels can compute such a model there."""
+    return device.type == "cuda" and not lack_of_kernels(device, model)
 
 
-def lack_of_kernels(device: torch.device, widest_head: int) -> str:
-    """What our kernels want and do not have on this GPU, or "".
+def lack_of_kernels(device: torch.device, model: ModelConfig) -> str:
+    """What our kernels want and do not have on this GPU, or for such a model; or "".
 
     Triton compiles them, and a C compiler, which must find Python's headers, what launches them.
     """
@@ -66,7 +65,8 @@ def lack_of_kernels(device: torch.device, widest_head: int) -> str:
         return "Python's headers (Debian: apt-get install python3-dev)"
     if not has_bfloat16(device):
         return "a GPU that has bfloat16 (compute capability 8.0)"
-    return f"heads of at most {WIDEST_HEAD} numbers, and these have {widest_head}" if widest_head > WIDEST_HEAD else ""
+    lack = KERNELS.lack(model)
+    return f"{lack.works} for {lack.setting}, and it is {lack.value}" if lack else ""
 
 
 def _has_headers() -> bool:

@@ -12,11 +12,10 @@ from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 
 from heedful.batching import Batch, NumberedBatch, Numbers, make_batch, make_numbered_batch, static_shape
-from heedful.by_rows import sums_by_rows
+from heedful.by_rows import BY_ROWS, sums_by_rows
 from heedful.config import Config
 from heedful.device import has_kernels
 from heedful.distributed import World
@@ -54,13 +53,14 @@ class Objective(nn.Module):
     def __init__(self, model: Transformer, *, label_smoothing: float, r_drop: float) -> None:
         super().__init__()
         self.model, self.label_smoothing, self.r_drop = model, label_smoothing, r_drop
+        self.is_for_rows = BY_ROWS.lack(model.config) is None
 
     def forward(self, batch: Batch) -> Tensor:
         """Three sums over the target tokens: what is trained; of it the smoothed loss; negative log-likelihood."""
         hidden_TD = self.model.decode(batch.target_in, self.model.encode(batch.source))
         weight_VD, target_T = self.model.embedding.weight_VD, batch.target_out_T
-        if not is_by_rows(hidden_TD):
-            return self.row_sums(F.linear(hidden_TD, weight_VD), target_T)
+        if not (self.is_for_rows and is_by_rows(hidden_TD)):
+            return self.row_sums(self.model.logits(hidden_TD), target_T)
         copies = 2 if self.r_drop else 1
         return sums_by_rows(self.row_sums, hidden_TD, weight_VD, target_T, rows=ROWS_AT_ONCE, copies=copies)
 
@@ -170,7 +170,7 @@ class KernelPasses:
 
 
 def make_passes(model: Transformer, config: Config, *, precision: str, world: World) -> Passes[Any]:
-    """The kernels where they are made for it: bfloat16 on CUDA, heads that fit."""
-    if precision == "bf16" and has_kernels(model.device, config.model.widest_head):
+    """The kernels where they are made for it: bfloat16 on CUDA, and a model that is among their capabilities."""
+    if precision == "bf16" and has_kernels(model.device, config.model):
         return KernelPasses(model, config, world=world)
     return PlainPasses(model, config, world=world, autocast=precision == "bf16")

@@ -6,10 +6,12 @@ import pytest
 import torch
 
 from heedful.cautions import cautions_at_start
-from heedful.config import PRESETS, preset, resolve
+from heedful.config import PRESETS, ModelConfig, preset, resolve
 from heedful.device import COMPILERS, choose_device, has_kernels, lack_of_kernels
 from heedful.errors import DeviceError
 from heedful.trainer import resolved_precision
+
+BASE = ModelConfig()
 
 
 def test_each_process_needs_a_gpu_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,18 +40,18 @@ def gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> torch.device:
 
 
 def test_kernels_are_for_heads_that_fit_them(gpu: torch.device) -> None:
-    assert all(has_kernels(gpu, resolve(preset(name)).model.widest_head) for name in PRESETS)
+    assert all(has_kernels(gpu, resolve(preset(name)).model) for name in PRESETS)
     one_head = resolve({"model": {"num_heads": 1, "d_k": 512, "d_v": 512}})  # table 3, row A
-    assert not has_kernels(gpu, one_head.model.widest_head)
-    assert not has_kernels(torch.device("cpu"), 64)
+    assert not has_kernels(gpu, one_head.model)
+    assert not has_kernels(torch.device("cpu"), BASE)
 
 
 def test_without_pythons_headers_there_are_no_kernels(gpu: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sysconfig.get_paths", lambda scheme: {"include": "/nowhere"})
-    assert has_kernels(gpu, 64)
+    assert has_kernels(gpu, BASE)
     monkeypatch.delenv("CPATH")
-    assert "python3-dev" in lack_of_kernels(gpu, 64)
-    assert not has_kernels(gpu, 64)
+    assert "python3-dev" in lack_of_kernels(gpu, BASE)
+    assert not has_kernels(gpu, BASE)
 
 
 def test_the_headers_are_where_triton_looks_for_them(
@@ -59,7 +61,7 @@ def test_the_headers_are_where_triton_looks_for_them(
     told = {"posix_prefix": {"include": str(tmp_path)}, "posix_local": {"include": "/nowhere"}}
     monkeypatch.setattr("sysconfig.get_paths", told.__getitem__)
     monkeypatch.setattr("sysconfig.get_default_scheme", lambda: "posix_local")  # as Debian says
-    assert has_kernels(gpu, 64)
+    assert has_kernels(gpu, BASE)
 
 
 def test_a_start_without_kernels_says_what_they_lack(gpu: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:

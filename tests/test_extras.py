@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from heedful import drawing, extras
+from heedful.config import ModelConfig
 from heedful.device import lack_of_kernels
 from heedful.errors import DeviceError
 from heedful.scores import choose_tokenizer
@@ -136,4 +137,4 @@ def test_what_is_missing_is_told_with_the_line_that_installs_it(monkeypatch: pyt
     monkeypatch.setattr("heedful.device.find_spec", lambda name: None)
     import torch
 
-    assert lack_of_kernels(torch.device("cuda"), 64) == f"Triton ({extras.install_line('triton')})"
+    assert lack_of_kernels(torch.device("cuda"), ModelConfig()) == f"Triton ({extras.install_line('triton')})"

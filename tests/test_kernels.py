@@ -18,11 +18,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from heedful.config import ModelConfig
-from heedful.device import WIDEST_HEAD
 from heedful.layout import Lengths
 from heedful.loss import smoothed_cross_entropy
 from heedful.model.attention import plain_attention, split_heads
 from heedful.model.dropout import Dropout, seed_dropout, seeded_places
+from heedful.model.kernels import WIDEST_HEAD
 from heedful.model.layers import use_kernels
 from heedful.model.transformer import Transformer
 from heedful.packed import (

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from heedful.commands.options import FILE, device_option, engine_option
+from heedful.commands.translate import note_engine
 from heedful.telling import say
 
 KEYS = "HEEDFUL_API_KEYS"
@@ -83,6 +84,8 @@ def serve(
         )
         address, number = listener.getsockname()[:2]
         url = f"http://{f'[{address}]' if ':' in address else address}:{number}"
+        for pair in app.state.front.service.pairs.values():
+            note_engine(pair.translator)
         languages = ", ".join(f"{source} → {target}" for source, target in app.state.front.service.pairs)
         run(app, listener, on_ready=lambda: say(f"{languages}: {url}"), drain_seconds=drain_seconds)
 

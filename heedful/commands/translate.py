@@ -101,6 +101,7 @@ def translate(
     _refuse_uneven(file, prefix)
     translator = Translator.load(*models, device=device, engine=engine, precision=precision)
     _note_unfinished(models)
+    note_engine(translator)
     gc.freeze()  # what was loaded stays: nobody need look through it for garbage, again and again
     options = replace(search_options(translator.options, **search), token_scores=form == "jsonl")
     details = _details(translator, models[0], device, alternatives, options) if alignments or form == "jsonl" else None
@@ -121,6 +122,13 @@ def _note_unfinished(models: tuple[Path, ...]) -> None:
     for model in models:
         if so_far := steps_so_far(model):
             say(f"{model} is not finished: step {so_far[0]:,} of {so_far[1]:,}")
+
+
+def note_engine(translator: Translator) -> None:
+    """Why the torch engine translates, where a faster one is here and cannot compute this model."""
+    computing = translator.engine.computing(translator.options)
+    if computing.reason:
+        say(f"{computing.engine} translates: {computing.reason}")
 
 
 def _refuse_a_sentence(file: Path) -> None:

@@ -142,6 +142,7 @@ class Computing:
 
     engine: str  # such as torch float32
     device: str  # cpu, cuda or mps
+    reason: str = ""  # why a faster engine could not be taken, if one was there
 
 
 class Engine(Protocol):

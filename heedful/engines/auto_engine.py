@@ -18,7 +18,7 @@ from heedful.engines.ctranslate2_engine import CTranslate2Engine
 from heedful.engines.torch_engine import TorchEngine
 from heedful.errors import ConfigError
 from heedful.export.cache import cached_ctranslate2
-from heedful.export.ctranslate2 import library, num_positions, refuse_what_cannot_be_said
+from heedful.export.ctranslate2 import CTRANSLATE2, library, num_positions
 from heedful.tokenizer import Tokenizer
 
 ENGINES = ("auto", "torch", "ctranslate2")
@@ -71,24 +71,28 @@ def open_engine(models: Sequence[Path], name: str, device: torch.device, *, prec
         raise ConfigError("no model is given")
     if name == "ctranslate2" and precision != "auto":
         raise ConfigError(f"the ctranslate2 engine searches in int8; for precision {precision} take --engine torch")
-    if name == "ctranslate2" or (name == precision == "auto" and _is_for_ctranslate2(models, device)):
+    reason = ""
+    if name == precision == "auto" and _is_ctranslate2_here(models, device):
+        config = load_config(find_model(models[0]).config)
+        reason = CTRANSLATE2.reason(config.model)
+        if not reason and _finds_ours(config):
+            return _open_ctranslate2(models, name, device)
+    if name == "ctranslate2":
         return _open_ctranslate2(models, name, device)
     with explained_out_of_memory(f"the model does not fit {device}; take another --device, or let others leave it"):
         loaded = [load_model(path, device=device) for path in models]
     _check_alike(models, loaded)
-    engine = TorchEngine(*(each.model for each in loaded), precision=precision)
+    engine = TorchEngine(*(each.model for each in loaded), precision=precision, reason=reason)
     return Opened(engine, loaded[0].tokenizer, loaded[0].config)
 
 
-def _is_for_ctranslate2(models: Sequence[Path], device: torch.device) -> bool:
-    """On a CPU, if it is installed, for one model that an export can say in full, and its search find as ours."""
-    if device.type != "cpu" or len(models) > 1 or find_spec("ctranslate2") is None:
-        return False
-    config = load_config(find_model(models[0]).config)
-    try:
-        refuse_what_cannot_be_said(config.model)
-    except ConfigError:
-        return False
+def _is_ctranslate2_here(models: Sequence[Path], device: torch.device) -> bool:
+    """On a CPU, if it is installed, for one model."""
+    return device.type == "cpu" and len(models) == 1 and find_spec("ctranslate2") is not None
+
+
+def _finds_ours(config: Config) -> bool:
+    """Whether CTranslate2's search finds what ours finds, for sentences of any length that the model takes."""
     fits = config.data.max_length + config.decode.max_extra < num_positions(config.model)
     return fits and config.decode.alpha <= MAX_ALPHA
 

@@ -47,9 +47,12 @@ class TorchEngine:
     """Translates with one model, or with several whose probabilities are averaged. Models are in eval mode.
 
     `precision` says in what numbers to search on CUDA: auto is bf16 there. Given targets are scored as the models are.
+    `reason` says why no faster engine was taken, for whoever asks what computes.
     """
 
-    def __init__(self, *models: Transformer, batch_tokens: int = 8192, precision: str = "auto") -> None:
+    def __init__(
+        self, *models: Transformer, batch_tokens: int = 8192, precision: str = "auto", reason: str = ""
+    ) -> None:
         sizes = [model.vocab_size for model in models]
         if len(set(sizes)) > 1:
             raise ConfigError(
@@ -57,7 +60,7 @@ class TorchEngine:
             )
         if precision not in PRECISIONS:
             raise ConfigError(f"precision {precision!r} is unknown; choose one of {', '.join(PRECISIONS)}")
-        self.models, self.batch_tokens, self.precision = models, batch_tokens, precision
+        self.models, self.batch_tokens, self.precision, self.reason = models, batch_tokens, precision, reason
         assert not any(model.training for model in models), "decoding is for a model in eval mode"
         self.check_steps = 1 if self.device.type == "cpu" else 8  # to ask who is done holds a GPU up
 
@@ -74,7 +77,7 @@ class TorchEngine:
     @cached_property
     def lanes(self) -> Lanes | None:
         """The fast road, where there is one."""
-        if len(self.models) > 1 or not has_kernels(self.device, self.models[0].config.widest_head):
+        if len(self.models) > 1 or not has_kernels(self.device, self.models[0].config):
             return None
         from heedful.engines.lanes import Lanes  # needs Triton, which is not everywhere
 
@@ -93,7 +96,7 @@ class TorchEngine:
         """With the fast road's numbers where that is taken, else with the models' own."""
         fast = self.lanes if self._is_fast(options) else None
         numbers = fast.dtype if fast else self.models[0].embedding.weight_VD.dtype
-        return Computing(f"torch {str(numbers).removeprefix('torch.')}", self.device.type)
+        return Computing(f"torch {str(numbers).removeprefix('torch.')}", self.device.type, self.reason)
 
     def _stream(
         self, requests: Iterable[tuple[int, Request]], options: SearchOptions

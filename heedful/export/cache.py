@@ -17,9 +17,9 @@ from pathlib import Path
 
 import torch
 
-from heedful.checkpoint import LoadedModel, ModelFiles, find_model, load_model, weights_digest
+from heedful.checkpoint import LoadedModel, ModelFiles, find_model, load_config, load_model, weights_digest
 from heedful.errors import CheckpointError
-from heedful.export.ctranslate2 import write_ctranslate2
+from heedful.export.ctranslate2 import CTRANSLATE2, write_ctranslate2
 from heedful.lock import held
 
 CACHE, LOCK, VERSION = ".cache", ".lock", "2"
@@ -33,6 +33,7 @@ def cache_file(model: Path, name: str) -> Path:
 
 def cached_ctranslate2(model: Path, *, quantize: str = "int8") -> Path:
     """The folder of the export, which is written if it is not there; older ones are removed."""
+    CTRANSLATE2.refuse(load_config(find_model(model).config).model)  # also what an older version has exported
     folder = cache_file(model, f"ctranslate2-{quantize}")
     if (folder / "model.bin").exists():
         return folder

@@ -15,13 +15,14 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor, nn
 
+from heedful.capabilities import NUMBERS, Capabilities, one_of, share_of_d_model
 from heedful.checkpoint import LoadedModel
 from heedful.config import ModelConfig
 from heedful.errors import ConfigError, DeviceError
 from heedful.export import new_folder
 from heedful.extras import install_line
 from heedful.model.attention import MultiHeadAttention
-from heedful.model.embedding import LearnedPositions, sinusoids
+from heedful.model.embedding import LearnedPositions, SinusoidalPositions, sinusoids
 from heedful.model.feed_forward import FeedForward
 from heedful.model.layers import LAYER_NORM_EPS, AddAndNorm, DecoderLayer, EncoderLayer
 from heedful.model.transformer import Transformer
@@ -29,6 +30,16 @@ from heedful.tokenizer import Tokenizer
 
 MAX_POSITIONS = 1024
 QUANTIZATIONS = ("float32", "int8")
+CTRANSLATE2 = Capabilities(
+    "cannot be exported: CTranslate2 takes",
+    {
+        **NUMBERS,
+        "d_k": share_of_d_model,
+        "d_v": share_of_d_model,
+        "positions": one_of("sinusoidal", "learned"),
+    },
+    remedy="; use the torch engine",
+)
 
 
 def library(name: str = "ctranslate2") -> Any:
@@ -58,7 +69,7 @@ def write_ctranslate2(loaded: LoadedModel, folder: Path, *, quantize: str = "flo
 
 def make_spec(model: Transformer, tokenizer: Tokenizer) -> Any:
     """The model as CTranslate2's specification of a Transformer."""
-    refuse_what_cannot_be_said(model.config)
+    CTRANSLATE2.refuse(model.config)
     specs, config = library("ctranslate2.specs"), model.config
     layers = (config.encoder_layers, config.decoder_layers)
     activation = library("ctranslate2.specs.common_spec").Activation.RELU
@@ -70,16 +81,6 @@ def make_spec(model: Transformer, tokenizer: Tokenizer) -> Any:
     _set_vocabulary(spec, tokenizer)
     spec.validate()
     return spec
-
-
-def refuse_what_cannot_be_said(config: ModelConfig) -> None:
-    """CTranslate2 divides d_model by the number of heads."""
-    for name, width in (("d_k", config.head_d_k), ("d_v", config.head_d_v)):
-        if width * config.num_heads != config.d_model:
-            raise ConfigError(
-                f"model.{name} = {width} cannot be exported: CTranslate2 wants model.d_model / model.num_heads = "
-                f"{config.d_model / config.num_heads:g}; use the torch engine"
-            )
 
 
 def _set_vocabulary(spec: Any, tokenizer: Tokenizer) -> None:
@@ -108,6 +109,7 @@ def _positions(model: Transformer) -> npt.NDArray[np.float32]:
     positions = model.embedding.positions
     if isinstance(positions, LearnedPositions):
         return _array(positions.weight_LD)
+    assert isinstance(positions, SinusoidalPositions), f"{type(positions).__name__} is not among our capabilities"
     return _array(sinusoids(MAX_POSITIONS, model.config.d_model))
 
 

@@ -19,9 +19,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from heedful.capabilities import NUMBERS, Capabilities, one_of, share_of_d_model
 from heedful.checkpoint import LoadedModel, write_tensors
 from heedful.config import DecodeConfig, ModelConfig
-from heedful.errors import ConfigError
 from heedful.export import new_folder
 from heedful.model.attention import MultiHeadAttention
 from heedful.model.feed_forward import FeedForward
@@ -31,6 +31,10 @@ from heedful.tokenizer import Tokenizer
 
 MAX_POSITIONS = 1024
 PAD, PAD_BIAS = "<pad>", -1e9
+MARIAN = Capabilities(
+    "cannot be exported: Marian takes",
+    {**NUMBERS, "d_k": share_of_d_model, "d_v": share_of_d_model, "positions": one_of("sinusoidal")},
+)
 
 
 def write_huggingface(loaded: LoadedModel, folder: Path) -> None:
@@ -83,7 +87,7 @@ def _tokenizer_config(loaded: LoadedModel) -> dict[str, Any]:
 
 def marian_config(config: ModelConfig, vocab_size: int) -> dict[str, Any]:
     """The fields of Marian's config.json; what Marian cannot say is refused."""
-    _refuse_what_marian_cannot_say(config)
+    MARIAN.refuse(config)
     return {
         "model_type": "marian",
         "architectures": ["MarianMTModel"],
@@ -113,20 +117,9 @@ def marian_config(config: ModelConfig, vocab_size: int) -> dict[str, Any]:
     }
 
 
-def _refuse_what_marian_cannot_say(config: ModelConfig) -> None:
-    if config.positions != "sinusoidal":
-        raise ConfigError(f"model.positions = {config.positions} cannot be exported: Marian has sinusoids only")
-    for name, width in (("d_k", config.head_d_k), ("d_v", config.head_d_v)):
-        if width * config.num_heads != config.d_model:
-            raise ConfigError(
-                f"model.{name} = {width} cannot be exported: Marian wants model.d_model / model.num_heads = "
-                f"{config.d_model / config.num_heads:g}"
-            )
-
-
 def marian_state_dict(model: Transformer) -> dict[str, Tensor]:
     """The weights under Marian's names: copies, without the position table, which Marian computes for itself."""
-    _refuse_what_marian_cannot_say(model.config)
+    MARIAN.refuse(model.config)
     order_D = evens_then_odds(model.config.d_model).to(model.device)
     weight_VD = model.embedding.weight_VD.detach()[:, order_D]
     state = {

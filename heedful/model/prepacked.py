@@ -11,13 +11,21 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from heedful.capabilities import NUMBERS, Capabilities, one_of
+
+PREPACKED = Capabilities(  # models whose steps are compared with those of plain products
+    "cannot be decoded with prepacked matrices: that takes",
+    {**NUMBERS, "positions": one_of("sinusoidal", "learned")},
+)
+
 
 class Product:
     """x ↦ x Wᵀ + b, and the same behind a ReLU; sees W as it was when this was made."""
 
-    def __init__(self, weight_XD: Tensor, bias_X: Tensor | None = None) -> None:
+    def __init__(self, weight_XD: Tensor, bias_X: Tensor | None = None, *, is_packed: bool = True) -> None:
         self.weight_XD, self.bias_X = weight_XD.detach(), None if bias_X is None else bias_X.detach()
-        self.packed = torch.ops.mkldnn._reorder_linear_weight(self.weight_XD) if can_pack(weight_XD) else None
+        is_packed = is_packed and can_pack(weight_XD)
+        self.packed = torch.ops.mkldnn._reorder_linear_weight(self.weight_XD) if is_packed else None
 
     def __call__(self, x_RD: Tensor) -> Tensor:
         return F.linear(x_RD, self.weight_XD, self.bias_X) if self.packed is None else self._packed(x_RD, "none")

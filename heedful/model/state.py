@@ -16,20 +16,25 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import cast
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from heedful.capabilities import NUMBERS, Capabilities, anything
 from heedful.model.attention import MultiHeadAttention
 from heedful.model.layers import DecoderLayer
-from heedful.model.prepacked import Product
+from heedful.model.prepacked import PREPACKED, Product
 from heedful.model.transformer import Memory, Transformer
 
 FIRST_CAPACITY = 32  # target positions; doubled when they are used up
 NOBODY = -1  # in `ancestors_NWL`: nothing was written yet
+CACHED = Capabilities(
+    "cannot be decoded with a cache: that takes",
+    {**NUMBERS, "positions": anything},  # the model's own embedding adds them
+)
 
 
 class State:
@@ -163,8 +168,8 @@ class Products:
 class CachedLayer:
     """One layer of the decoder, its matrices laid together once: fewer and larger products in each step."""
 
-    def __init__(self, layer: DecoderLayer) -> None:
-        self.layer = layer
+    def __init__(self, layer: DecoderLayer, *, is_prepacked: bool = True) -> None:
+        self.layer, self.is_prepacked = layer, is_prepacked
         own, cross = layer.self_attention, layer.cross_attention
         self.num_heads, self.query_width = own.num_heads, own.W_Q.out_features
         self.d_k = own.W_K.out_features // self.num_heads
@@ -176,13 +181,14 @@ class CachedLayer:
     def products(self) -> Products:
         """The same matrices, ready for `step`."""
         own, cross, forward = self.layer.self_attention, self.layer.cross_attention, self.layer.feed_forward
+        product = partial(Product, is_packed=self.is_prepacked)
         return Products(
-            Product(self.own_QKV),
-            Product(own.W_O.weight),
-            Product(self.cross_Q),
-            Product(cross.W_O.weight),
-            Product(forward.W_1.weight, forward.W_1.bias),
-            Product(forward.W_2.weight, forward.W_2.bias),
+            product(self.own_QKV),
+            product(own.W_O.weight),
+            product(self.cross_Q),
+            product(cross.W_O.weight),
+            product(forward.W_1.weight, forward.W_1.bias),
+            product(forward.W_2.weight, forward.W_2.bias),
         )
 
     def memory(self, hidden_SD: Tensor, row_NM: Tensor) -> Tensor:
@@ -244,10 +250,12 @@ class Decoder:
 
     def __init__(self, model: Transformer) -> None:
         assert not model.training, "decoding is for a model in eval mode; dropout is for training"
+        CACHED.refuse(model.config)
         self.model = model
         self.max_positions = max_positions(model)
-        self.layers = [CachedLayer(cast(DecoderLayer, layer)) for layer in model.decoder]
-        self.logits = Product(model.embedding.weight_VD)
+        is_prepacked = PREPACKED.lack(model.config) is None
+        self.layers = [CachedLayer(cast(DecoderLayer, layer), is_prepacked=is_prepacked) for layer in model.decoder]
+        self.logits = Product(model.embedding.weight_VD, is_packed=is_prepacked)
 
     def empty(self, num_slots: int, num_beams: int, *, sources: int = 0) -> State:
         """A state with no sentence in it; with room for so many source positions to begin with."""

@@ -18,7 +18,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from heedful.model.dropout import seeded_places
-from heedful.model.embedding import LearnedPositions, sinusoids
+from heedful.model.embedding import LearnedPositions, SinusoidalPositions, sinusoids
+from heedful.model.kernels import KERNELS
 from heedful.model.layers import DecoderLayer, use_kernels
 from heedful.model.state import CachedLayer, max_positions
 from heedful.model.transformer import Transformer
@@ -43,6 +44,7 @@ class StaticDecoder:
 
     def __init__(self, model: Transformer, dtype: torch.dtype) -> None:
         assert not model.training, "decoding is for a model in eval mode; dropout is for training"
+        KERNELS.refuse(model.config)
         self.model = _with_kernels(model, dtype)
         self.layers = [CachedLayer(cast(DecoderLayer, layer)) for layer in self.model.decoder]
         self.memory_XD = torch.cat([layer.cross_KV for layer in self.layers])
@@ -68,6 +70,7 @@ class StaticDecoder:
         wide = torch.promote_types(like.dtype, torch.float32)
         if isinstance(part, LearnedPositions):
             return part.weight_LD.detach().to(wide)
+        assert isinstance(part, SinusoidalPositions), f"{type(part).__name__} is not among our capabilities"
         return sinusoids(capacity, self.model.config.d_model).to(like.device, wide)
 
     def encode(self, source: Packed, row_T: Tensor, caches: Caches) -> None:

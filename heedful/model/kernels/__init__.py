@@ -10,6 +10,21 @@
 | `twin_loss.py` | the same and R-Drop's divergence | `twin_divergence` in `r_drop.py` |
 
 `attention_tiles.py` holds the kernels of `attention.py`, `sums.py` the sums over rows that gradients need. Nothing
-imports this package unless a tensor is on a GPU, so that an installation without Triton works. All of it is
+imports these modules unless a tensor is on a GPU, so that an installation without Triton works. All of it is
 deterministic: no atomics, and every sum has a fixed order. With TRITON_INTERPRET=1 the kernels run on a CPU.
 """
+
+from heedful.capabilities import NUMBERS, Capabilities, at_most, one_of
+
+# The kernels hold 64 tokens of a whole head in shared memory: heads of 256 do not fit the 99 KB of smaller GPUs, and
+# those of 512 no GPU.
+WIDEST_HEAD = 128
+KERNELS = Capabilities(  # of a step of training, and of decoding from captured graphs
+    "cannot be computed by our kernels: they take",
+    {
+        **NUMBERS,
+        "d_k": at_most(WIDEST_HEAD),
+        "d_v": at_most(WIDEST_HEAD),
+        "positions": one_of("sinusoidal", "learned"),
+    },
+)
