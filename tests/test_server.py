@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 from collections.abc import Iterator
+from functools import partial
 from html import escape
 from itertools import chain
 from pathlib import Path
@@ -339,6 +340,123 @@ def test_deepl_lists_languages_and_errors(client: TestClient) -> None:
     assert client.post("/v2/translate", json={"text": ["a"]}).json() == {
         "message": "Invalid request: missing target_lang parameter"
     }
+
+
+LINES = "A cat. A\ndog. A hat.\n\nA mat"
+
+
+@pytest.mark.parametrize(
+    ("value", "form", "text", "expected"),
+    [
+        (None, "text", LINES, "A cat.! A!\ndog.! A hat.!\n\nA mat!"),
+        ("1", "text", LINES, "A cat.! A!\ndog.! A hat.!\n\nA mat!"),
+        ("0", "text", LINES, "A cat. A!\ndog. A hat.!\n\nA mat!"),
+        ("nonewlines", "text", LINES, "A cat.! A dog.! A hat.!\n\nA mat!"),
+        (None, "html", "<p>A cat\ndog. A hat.</p>", "<p>A cat dog.! A hat.!</p>"),
+        ("nonewlines", "html", "<p>A cat\ndog. A hat.</p>", "<p>A cat dog.! A hat.!</p>"),
+        ("1", "html", "<p>A cat\r\ndog. A hat.</p>", "<p>A cat!\r\ndog.! A hat.!</p>"),
+        ("0", "html", "<p>A cat\ndog. A hat.</p><p>A mat</p>", "<p>A cat dog. A hat.!</p><p>A mat!</p>"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["json", "data"])
+def test_split_sentences_says_what_divides_a_text(
+    client: TestClient, kind: str, value: str | None, form: str, text: str, expected: str
+) -> None:
+    wish = {} if value is None else {"split_sentences": value}
+    body = {"text": text, "source_lang": "EN", "target_lang": "DE"} | ({"tag_handling": form} if form == "html" else {})
+    answer = client.post("/v2/translate", **{kind: body | wish})  # type: ignore[arg-type]
+    assert answer.json()["translations"][0]["text"] == expected
+    body = {"q": text, "source": "en", "target": "de", "format": form}
+    assert client.post("/translate", **{kind: body | wish}).json() == {"translatedText": expected}  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("value", [0, False, "0", "false"])
+def test_split_sentences_may_be_a_number_or_a_truth_value(client: TestClient, value: Any) -> None:
+    assert translate(client, q="A cat. A dog.", split_sentences=value) == {"translatedText": "A cat. A dog.!"}
+
+
+DEEPL = {"text": ["a"], "source_lang": "EN", "target_lang": "DE"}
+LIBRETRANSLATE = {"q": "a", "source": "en", "target": "de"}
+
+
+@pytest.mark.parametrize("path", ["/v2/translate", "/translate", "/api/sentences"])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("glossary_id", "def3a26b"),
+        ("glossary_ids", ["def3a26b"]),
+        ("formality", "more"),
+        ("formality", "less"),
+        ("formality", "LESS"),
+        ("context", "It is about animals."),
+        ("split_sentences", "2"),
+        ("split_sentences", ["1"] * 2),
+        ("preserve_formatting", True),
+        ("preserve_formatting", "1"),
+        ("model_type", "quality_optimized"),
+        ("outline_detection", False),
+        ("non_splitting_tags", "b,i"),
+        ("splitting_tags", ["p"]),
+        ("ignore_tags", ["x"]),
+        ("custom_instructions", ["Be brief."]),
+        ("style_id", "a74d88fb"),
+        ("translation_memory_id", "a74d88fb"),
+        ("translation_memory_threshold", 75),
+        ("tag_handling_version", "v1"),
+        ("beam_size", 1),
+        ("alpha", 0),
+        ("prefix", "Die"),
+    ],
+)
+def test_what_would_change_the_translation_is_refused_by_name(
+    client: TestClient, path: str, name: str, value: Any
+) -> None:
+    body: dict[str, Any] = (DEEPL if path.startswith("/v2") else LIBRETRANSLATE) | {name: value}
+    form = {key: list(map(str, each if isinstance(each, list) else [each])) for key, each in body.items()}
+    for way in ({"json": body}, {"data": form}):
+        answer = client.post(path, **way)
+        assert answer.status_code == 400, way
+        (told,) = answer.json().values()
+        assert f"'{name}'" in told or f" {name} " in told
+
+
+def test_what_the_other_api_calls_so_is_refused(client: TestClient) -> None:
+    for path, body, name, value in (
+        ("/v2/translate", DEEPL, "format", "html"),
+        ("/v2/translate", DEEPL, "alternatives", 2),
+        ("/v2/translate", DEEPL, "tag_handling", "xml"),
+        ("/translate", LIBRETRANSLATE, "tag_handling", "html"),
+    ):
+        answer = client.post(path, json={**body, name: value})
+        assert (answer.status_code, f"'{name}'" in answer.text) == (400, True)
+
+
+@pytest.mark.parametrize("path", ["/v2/translate", "/translate"])
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("show_billed_characters", [True, False, "1"]),
+        ("preserve_formatting", [False, "0", 0, None]),
+        ("formality", ["default", "prefer_more", "prefer_less", "", None]),
+        ("glossary_id", ["", None]),
+        ("glossary_ids", [[], None]),
+        ("context", ["", None]),
+        ("custom_instructions", [[]]),
+        ("ignore_tags", [[], ""]),
+        ("outline_detection", [True, "1"]),
+        ("model_type", ["latency_optimized", "prefer_quality_optimized"]),
+        ("tag_handling_version", ["v2"]),
+        ("split_sentences", ["", None]),
+        ("enable_beta_languages", [True]),
+        ("a_name_that_nobody_knows", [7]),
+    ],
+)
+def test_what_would_not_is_accepted(client: TestClient, path: str, name: str, values: list[Any]) -> None:
+    body: dict[str, Any] = {**(DEEPL if path.startswith("/v2") else LIBRETRANSLATE)}
+    plain = client.post(path, json=body)
+    for value in values:
+        answer = client.post(path, json=body | {name: value})
+        assert (answer.status_code, answer.json()) == (200, plain.json()), value
 
 
 # ------------------------------------------------------------------------------------------------- keys, rates, limits
@@ -730,6 +848,30 @@ def test_deepl(url: str) -> None:
     assert [result.billed_characters for result in results] == [7, 1]
     assert [language.code for language in client.get_target_languages()] == ["DE", "EN"]
     assert client.get_usage().character.count > 0
+    client.close()
+
+
+def test_deepls_client_hears_what_is_not_supported(url: str) -> None:
+    deepl_client = pytest.importorskip("deepl")
+    client = deepl_client.DeepLClient("key", server_url=url)
+    ask = partial(client.translate_text, "A cat. A dog.", source_lang="EN", target_lang="DE")
+    plain = "A cat.! A dog.!"
+    assert ask(formality="prefer_less", preserve_formatting=False, outline_detection=True).text == plain
+    assert ask(split_sentences="1").text == ask(split_sentences="nonewlines").text == plain
+    assert ask(split_sentences=deepl_client.SplitSentences.OFF).text == "A cat. A dog.!"
+    wishes: dict[str, dict[str, Any]] = {
+        "formality": {"formality": deepl_client.Formality.MORE},
+        "glossary_id": {"glossary": "def3a26b"},
+        "glossary_ids": {"glossary_ids": ["def3a26b"]},
+        "context": {"context": "animals"},
+        "style_id": {"style_rule": "a74d88fb"},
+        "custom_instructions": {"custom_instructions": ["Be brief."]},
+        "translation_memory_id": {"translation_memory": "a74d88fb"},
+        "ignore_tags": {"tag_handling": "html", "ignore_tags": ["x"]},
+    }
+    for name, wish in wishes.items():
+        with pytest.raises(deepl_client.DeepLException, match=f"'{name}'"):
+            ask(**wish)
     client.close()
 
 

@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from heedful.web.extra_parameters import division, refuse_unsupported
 from heedful.web.front import front_of
 from heedful.web.incoming import while_connected
 from heedful.web.language_names import language_name
@@ -15,6 +16,7 @@ from heedful.web.limits import RefusalError
 from heedful.web.service import AUTO, Service
 
 NO_LIMIT = 10**12  # characters; clients want a number
+OF_LIBRETRANSLATE = {"alternatives": ("0",), "format": ("text",)}
 
 
 async def translate(request: Request) -> Response:
@@ -25,9 +27,10 @@ async def translate(request: Request) -> Response:
     front.limits.check_texts(texts)
     if tags not in ("", "html"):
         raise RefusalError(400, f"Value for 'tag_handling' not supported: {tags[:20]}")
+    refuse_unsupported(given, OF_LIBRETRANSLATE)
     source = _code(front.service, given.text("source_lang", AUTO))
     target = _code(front.service, given.text("target_lang"))
-    work = front.service.translate(texts, source=source, target=target, form=tags or "text")
+    work = front.service.translate(texts, source=source, target=target, form=tags or "text", division=division(given))
     answers = await while_connected(request, work)
     translations = [
         {"detected_source_language": answer.language.upper(), "text": answer.text, "billed_characters": len(text)}

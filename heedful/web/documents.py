@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, groupby
+from typing import Literal, TypeAlias
 
 from heedful.languages import are_side_by_side
 from heedful.splitting import sentences
 
 LONGEST_UNIT = 1000  # characters
+Division: TypeAlias = Literal["lines and sentences", "lines", "sentences"]
+"""What divides a text. By sentences alone, a line break is a space, but for a blank line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +28,12 @@ class Document:
     spaces: tuple[str, ...]
 
     @classmethod
-    def of(cls, text: str, language: str = "") -> Document:
+    def of(cls, text: str, language: str = "", division: Division = "lines and sentences") -> Document:
         """Split a text in the language of this code."""
         units: list[str] = []
         spaces: list[str] = []
         end = 0
-        for unit in _units(text, language):
+        for unit in _units(text, language, division):
             begin = text.index(unit, end)
             spaces.append(text[end:begin])
             units.append(unit)
@@ -59,14 +62,21 @@ class Document:
         return [first, *chain.from_iterable(pairs)]
 
 
-def _units(text: str, language: str) -> Iterator[str]:
-    for line in text.splitlines():
-        for sentence in sentences(line, language):
-            yield from _short(sentence)
+def _units(text: str, language: str, division: Division) -> Iterator[str]:
+    for part in _paragraphs(text) if division == "sentences" else text.splitlines():
+        for unit in [part.strip()] if division == "lines" else sentences(part, language):
+            yield from _short(unit)
+
+
+def _paragraphs(text: str) -> Iterator[str]:
+    """The lines between blank ones, together."""
+    for has_words, lines in groupby(text.splitlines(keepends=True), lambda line: bool(line.strip())):
+        if has_words:
+            yield "".join(lines)
 
 
 def _short(sentence: str) -> Iterator[str]:
-    """The sentence in parts that are no longer than a unit may be, cut at the last space if there is one."""
+    """A sentence, or a line, in parts that are no longer than a unit may be, cut at the last space if there is one."""
     while len(sentence) > LONGEST_UNIT:
         cut = sentence.rfind(" ", 1, LONGEST_UNIT)
         cut = cut if cut > 0 else LONGEST_UNIT

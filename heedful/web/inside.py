@@ -19,6 +19,7 @@ from starlette.routing import Route
 from heedful.errors import CheckpointError, HeedfulError
 from heedful.metrics import Tail
 from heedful.run_folder import METRICS
+from heedful.web.extra_parameters import division, refuse_unsupported
 from heedful.web.front import Front, front_of
 from heedful.web.incoming import Parameters, while_connected
 from heedful.web.limits import RefusalError
@@ -87,7 +88,8 @@ async def sentences(request: Request) -> Response:
     text, source = given.text("q"), given.text("source", AUTO)
     target = given.text("target", front.service.default.target)
     front.limits.check_texts([text])
-    work = front.service.translate_apart(text, source=source, target=target)
+    refuse_unsupported(given, {})
+    work = front.service.translate_apart(text, source=source, target=target, division=division(given))
     sides = await while_connected(request, work)
     return JSONResponse({name: _side(side) for name, side in zip(("source", "target"), sides, strict=True)})
 

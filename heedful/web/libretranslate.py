@@ -9,12 +9,14 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from heedful.web.extra_parameters import division, refuse_unsupported
 from heedful.web.front import Front, front_of
 from heedful.web.incoming import while_connected
 from heedful.web.language_names import language_name
 from heedful.web.limits import RefusalError
 from heedful.web.service import AUTO, Answer, Service
 
+OF_DEEPL = {"tag_handling": ()}  # here `format` says it
 FRONTEND_TIMEOUT = 500  # milliseconds that a page waits for the next key
 
 
@@ -27,7 +29,15 @@ async def translate(request: Request) -> Response:
     form, num_alternatives = given.text("format", "text"), given.integer("alternatives", 0)
     front.limits.check_texts(texts)
     front.limits.check_alternatives(num_alternatives)
-    work = front.service.translate(texts, source=source, target=target, form=form, num_alternatives=num_alternatives)
+    refuse_unsupported(given, OF_DEEPL)
+    work = front.service.translate(
+        texts,
+        source=source,
+        target=target,
+        form=form,
+        num_alternatives=num_alternatives,
+        division=division(given),
+    )
     answers = await while_connected(request, work)
     fields = _fields(answers, with_language=source == AUTO, with_alternatives=num_alternatives > 0)
     return JSONResponse(fields if "q" in given.arrays else {name: values[0] for name, values in fields.items()})

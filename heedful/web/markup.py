@@ -19,7 +19,7 @@ from itertools import accumulate, chain, groupby
 from typing import Literal
 
 from heedful.alignment import Alignment
-from heedful.web.documents import Document
+from heedful.web.documents import Division, Document
 from heedful.web.inline import ROOT, Element, Words, origins, put_back
 
 NOT_TRANSLATED = {"script", "style", "code", "pre", "kbd", "samp", "var", "textarea", "svg", "math"}
@@ -69,17 +69,23 @@ class Markup:
     nodes: tuple[str | Run, ...]
     parts: tuple[_Part, ...]
     language: str
+    division: Division
 
     @classmethod
-    def of(cls, text: str, language: str = "") -> Markup:
-        """Split an HTML text in the language of this code."""
+    def of(cls, text: str, language: str = "", division: Division = "sentences") -> Markup:
+        """Split an HTML text in the language of this code; a line break is a space there, unless lines are to divide.
+
+        By lines alone, what stands between two blocks is one line.
+        """
         parts = _Events(text).parts()
-        return cls(tuple(_nodes(_paired(parts), language)), tuple(parts), language)
+        if division == "lines and sentences":
+            parts = [piece for part in parts for piece in _at_line_breaks(part)]
+        return cls(tuple(_nodes(_paired(parts), language, division)), tuple(parts), language, division)
 
     def divided(self) -> Markup:
         """The same text where inline tags divide, too: for languages that have no words to put them around."""
         parts = [replace(part, kind="keep") if part.tag else part for part in self.parts]
-        return Markup(tuple(_nodes(parts, self.language)), tuple(parts), self.language)
+        return Markup(tuple(_nodes(parts, self.language, self.division)), tuple(parts), self.language, self.division)
 
     @property
     def runs(self) -> list[Run]:
@@ -125,15 +131,22 @@ class _Part:
     tag: str = ""
 
 
-def _nodes(parts: Sequence[_Part], language: str) -> list[str | Run]:
+def _at_line_breaks(part: _Part) -> list[_Part]:
+    """A text's lines, and the breaks between them, which divide."""
+    if part.kind != "text":
+        return [part]
+    return [_Part(raw, "text" if raw.strip("\r\n") else "keep") for raw in re.split(r"([\r\n]+)", part.raw) if raw]
+
+
+def _nodes(parts: Sequence[_Part], language: str, division: Division) -> list[str | Run]:
     """Runs of text with the inline tags in them, and what stands between."""
     nodes: list[str | Run] = []
     for is_kept, group in groupby(parts, lambda part: part.kind == "keep"):
         run = list(group)
         if not is_kept and sum(part.kind in ("open", "place") for part in run) <= MOST_ELEMENTS:
-            nodes.append(_run(run, language))
+            nodes.append(_run(run, language, division))
         else:
-            nodes += [_run([part], language) if part.kind == "text" else part.raw for part in run]
+            nodes += [_run([part], language, division) if part.kind == "text" else part.raw for part in run]
     return nodes
 
 
@@ -173,7 +186,7 @@ def _opening(parts: Sequence[_Part], open_tags: list[int], count: Counter[str], 
             return other
 
 
-def _run(parts: Sequence[_Part], language: str) -> str | Run:
+def _run(parts: Sequence[_Part], language: str, division: Division) -> str | Run:
     """The text of these parts with their elements; what has no words stays as it was written."""
     text, elements, around = _Text(), list[Element](), [ROOT]
     for part in parts:
@@ -185,7 +198,7 @@ def _run(parts: Sequence[_Part], language: str) -> str | Run:
         else:
             elements.append(Element(len(text.found), len(text.found), part.raw, "", around[-1]))
             around += [len(elements) - 1] if part.kind == "open" else []
-    document = Document.of(text.whole, language)
+    document = Document.of(text.whole, language, division)
     return Run(document, tuple(elements)) if document.units else "".join(part.raw for part in parts)
 
 

@@ -27,7 +27,7 @@ from heedful.errors import ConfigError
 from heedful.language_id import LanguageModel
 from heedful.languages import has_spaces
 from heedful.translation import Translation, Translator
-from heedful.web.documents import Document
+from heedful.web.documents import Division, Document
 from heedful.web.limits import RefusalError
 from heedful.web.markup import Markup
 from heedful.web.queue import BatchQueue, QueueClosedError, QueueFullError
@@ -256,10 +256,17 @@ class Service:
         return max(shares, default=0.0) < FEW_LETTERS
 
     async def translate(
-        self, texts: Sequence[str], *, source: str, target: str, form: str = "text", num_alternatives: int = 0
+        self,
+        texts: Sequence[str],
+        *,
+        source: str,
+        target: str,
+        form: str = "text",
+        num_alternatives: int = 0,
+        division: Division | None = None,
     ) -> list[Answer]:
         """The answers to all texts of a request, in order."""
-        orders = await _beside(sum(map(len, texts)), self._orders, texts, source, target, form)
+        orders = await _beside(sum(map(len, texts)), self._orders, texts, source, target, form, division)
         found = {id(pair): await self._solve(pair, orders, num_alternatives) for pair in _pairs(orders)}
         answers = []
         for order in orders:
@@ -270,9 +277,11 @@ class Service:
         self.characters += sum(map(len, texts))
         return answers
 
-    async def translate_apart(self, text: str, *, source: str, target: str) -> tuple[Side, Side]:
+    async def translate_apart(
+        self, text: str, *, source: str, target: str, division: Division | None = None
+    ) -> tuple[Side, Side]:
         """A text and its translation, sentence by sentence: those that `translate` divides it into."""
-        (order,) = await _beside(len(text), self._orders, [text], source, target, "text")
+        (order,) = await _beside(len(text), self._orders, [text], source, target, "text", division)
         document = order.split
         assert isinstance(document, Document)
         translated = document
@@ -341,16 +350,18 @@ class Service:
         for queue in self.queues:
             queue.close()
 
-    def _orders(self, texts: Sequence[str], source: str, target: str, form: str) -> list[_Order]:
-        return [self._order(text, source, target, form) for text in texts]
+    def _orders(
+        self, texts: Sequence[str], source: str, target: str, form: str, division: Division | None
+    ) -> list[_Order]:
+        return [self._order(text, source, target, form, division) for text in texts]
 
-    def _order(self, text: str, source: str, target: str, form: str) -> _Order:
+    def _order(self, text: str, source: str, target: str, form: str, division: Division | None) -> _Order:
         if form not in FORMATS:
             raise RefusalError(400, f"{form[:20]} format is not supported")
         kind, confidence = Markup if form == "html" else Document, None
         if source == AUTO:
             source, confidence = self.guesses(" ".join(kind.of(text).units), target)[0]
-        split = kind.of(text, source)
+        split = kind.of(text, source, division) if division else kind.of(text, source)
         pair = None if source == target and source in self.languages else self.pair(source, target)
         if isinstance(split, Markup) and not (has_spaces(source) and has_spaces(target)):
             split = split.divided()

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from heedful import __version__
+from heedful.web.extra_parameters import DIVISIONS, UNSUPPORTED
 from heedful.web.limits import Limits
 
 Schema = dict[str, Any]
@@ -13,6 +14,10 @@ TEXT: Schema = {"type": "string"}
 NUMBER: Schema = {"type": "number"}
 WHOLE: Schema = {"type": "integer"}
 TRUTH: Schema = {"type": "boolean"}
+SPLIT = TEXT | {
+    "enum": list(DIVISIONS),
+    "description": "0: by lines; 1: by lines and sentences; nonewlines: by sentences",
+}
 ANYTHING: Schema = {"type": "object", "additionalProperties": True}
 FORMS = ("application/json", "application/x-www-form-urlencoded", "multipart/form-data")
 
@@ -79,6 +84,7 @@ def _libretranslate(limits: Limits) -> Schema:
         target=TEXT,
         format=TEXT | {"enum": ["text", "html"], "default": "text"},
         alternatives=WHOLE | {"minimum": 0, "maximum": limits.alternatives, "default": 0},
+        split_sentences=SPLIT,
         api_key=TEXT,
     )
     translated = _object(
@@ -101,7 +107,17 @@ def _libretranslate(limits: Limits) -> Schema:
 
 def _deepl(limits: Limits) -> Schema:
     several = _list(TEXT) | {"maxItems": limits.batch}
-    body = _object(("text", "target_lang"), text=several, source_lang=TEXT, target_lang=TEXT, tag_handling=TEXT)
+    body = _object(
+        ("text", "target_lang"),
+        text=several,
+        source_lang=TEXT,
+        target_lang=TEXT,
+        tag_handling=TEXT | {"enum": ["html"]},
+        split_sentences=SPLIT,
+        formality=TEXT | {"enum": list(UNSUPPORTED["formality"]), "default": "default"},
+        preserve_formatting=TRUTH | {"enum": [False], "default": False},
+        show_billed_characters=TRUTH,
+    )
     one = _object(detected_source_language=TEXT, text=TEXT, billed_characters=WHOLE)
     usage = _object(character_count=WHOLE, character_limit=WHOLE)
     languages = _list(_object(language=TEXT, name=TEXT, supports_formality=TRUTH))
