@@ -22,7 +22,8 @@ from heedful.tokenizer import SPACE, Tokenizer
 PIECES_PER_WORD = 3.0  # so many or more: the vocabulary was learned from other text, or is too small
 BYTE_SHARE = 0.01  # of all tokens
 UNUSED_SHARE = 0.05  # of the vocabulary, bytes aside
-DAY_ON_CPU = 1e17  # operations: more than a day even at 10¹² in a second
+CPU_SPEED = 3e10  # operations in a second that a thread does; a server's core of today in float32
+HOURS, DAYS = 2 * 3600, 48 * 3600
 DEEPEST = 8  # layers of a stack in the paper (table 3, C)
 CHUNK = 65_536  # sentences at a time
 
@@ -126,11 +127,12 @@ def _long_on_cpu(config: Config) -> list[str]:
     """Forward and backward take about 6 operations for each parameter and token."""
     train, parameters = config.train, count(shapes_of_new(config.model, config.tokenizer.vocab_size))
     operations = 6 * parameters * train.steps * train.batch_tokens
-    if operations < DAY_ON_CPU:
+    seconds = operations / (CPU_SPEED * torch.get_num_threads())
+    if seconds < HOURS:
         return []
     return [
         f"{train.steps:,} steps of {train.batch_tokens:,} tokens with {parameters / 1e6:.0f} million parameters take "
-        f"days on a CPU; --preset tiny or small is meant for one"
+        f"{'days' if seconds >= DAYS else 'hours'} on a CPU; --preset tiny is meant for one; --dry-run says how long"
     ]
 
 

@@ -1,6 +1,7 @@
 """What a run wrote down on its way, read back: all of it, or only what is new.
 
-`metrics.jsonl` holds a record a line: `step` (loss, learning rate …) and `validation` (loss, BLEU). A run that goes on
+`metrics.jsonl` holds a record a line: `step` (loss, learning rate …), `validation` (loss, BLEU) and, where a start is
+slow, `pace` (seconds a step, seconds left) before its first `step`; pace is not read here. A run that goes on
 from a checkpoint takes the lines behind it back, so that the file may become shorter. Nothing here knows a model.
 """
 

@@ -53,7 +53,17 @@ from heedful.shards import Shards, made_from, open_shards
 from heedful.starts import keep_base
 from heedful.tokenizer import Tokenizer
 from heedful.trainer import Progress, Trainer, deterministic_algorithms
-from heedful.training import EndRecord, Record, Scores, StepRecord, Validate, ValidationRecord, train, validated
+from heedful.training import (
+    EndRecord,
+    PaceRecord,
+    Record,
+    Scores,
+    StepRecord,
+    Validate,
+    ValidationRecord,
+    train,
+    validated,
+)
 from heedful.validation import make_validate
 
 WEIGHTS_TOO_LARGE = (
@@ -319,6 +329,8 @@ def _validations(run: Path) -> list[dict[str, Any]]:
 def _log(run: Path, record: Record) -> None:
     if isinstance(record, StepRecord):
         append_metrics(run, {"kind": "step"} | asdict(record))
+    elif isinstance(record, PaceRecord):
+        append_metrics(run, {"kind": "pace"} | asdict(record))
     elif isinstance(record, ValidationRecord):
         append_metrics(run, {"kind": "validation", "step": record.step} | asdict(record.scores))
 

@@ -29,15 +29,12 @@ ENDINGS = {
 
 
 def duration(seconds: float) -> str:
-    """3725 → 1:02:05, 65 → 1:05."""
+    """3725 → 1:02:05, 65 → 1:05; from two days on 2 days."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
+    if hours >= 48:
+        return f"{hours // 24:,} days"
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
-
-
-def remaining(record: StepRecord, steps: int) -> str:
-    """How long the rest will take at the pace of the whole run so far."""
-    return duration((steps - record.step) * record.seconds / record.step)
 
 
 def ending(record: EndRecord) -> str:
@@ -55,7 +52,7 @@ def step_line(record: StepRecord, steps: int) -> str:
     skipped = f"  skipped {record.skipped_steps}" if record.skipped_steps else ""
     return (
         f"step {record.step:>7,}/{steps:,}  loss {record.loss:.3f}  perplexity {_perplexity(record)}  "
-        f"{record.tokens_per_second:,.0f} target tokens/s  {remaining(record, steps)} left{skipped}"
+        f"{record.tokens_per_second:,.0f} target tokens/s  {duration(record.seconds_left)} left{skipped}"
     )
 
 
@@ -69,22 +66,25 @@ def validation_line(record: ValidationRecord) -> str:
 
 def pace_line(record: PaceRecord, steps: int) -> str:
     """How far a slow start is."""
-    return f"step {record.step:>7,}/{steps:,}  {record.seconds_per_step:.1f} s a step"
+    pace, left = f"{record.seconds_per_step:.1f} s a step", duration(record.seconds_left)
+    return f"step {record.step:>7,}/{steps:,}  {pace}  {left} left on this machine"
 
 
 class PlainDisplay(AbstractContextManager["PlainDisplay"]):
     """Lines for logs and pipes."""
 
     def __init__(self) -> None:
-        self.last_step_line = time.monotonic()
+        self.last_step_line, self.has_told_time = time.monotonic(), False
 
     def show(self, config: Config, record: Record) -> None:
         """Say what a person would want in a log."""
         steps = config.train.steps
         if isinstance(record, StepRecord) and self._is_due(record, steps):
             self.last_step_line = time.monotonic()
-            say(step_line(record, steps))
+            say(step_line(record, steps) + ("" if self.has_told_time else " on this machine"))
+            self.has_told_time = True
         elif isinstance(record, PaceRecord):
+            self.has_told_time = True
             say(pace_line(record, steps))
         elif isinstance(record, ValidationRecord):
             say(validation_line(record))
@@ -93,7 +93,7 @@ class PlainDisplay(AbstractContextManager["PlainDisplay"]):
 
     def _is_due(self, record: StepRecord, steps: int) -> bool:
         is_round = record.step % PLAIN_STEPS == 0 or record.step == steps
-        return is_round or time.monotonic() - self.last_step_line >= QUIET_SECONDS
+        return is_round or not self.has_told_time or time.monotonic() - self.last_step_line >= QUIET_SECONDS
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -110,7 +110,7 @@ class _Figures(ProgressColumn):
             return Text("")
         return Text(
             f"loss {record.loss:.3f} ppl {_perplexity(record)} {record.tokens_per_second:,.0f} tok/s "
-            f"{remaining(record, int(task.total or 0))} left"
+            f"{duration(record.seconds_left)} left"
         )
 
 

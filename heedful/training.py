@@ -55,6 +55,7 @@ class StepRecord:
     tokens_per_second: float
     seconds: float  # since the start of the run, interruptions not counted
     skipped_steps: int
+    seconds_left: float  # on this machine, at the pace of this start
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,7 @@ class PaceRecord:
 
     step: int
     seconds_per_step: float
+    seconds_left: float  # on this machine, at this pace
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +107,19 @@ class Clock:
     started: float = field(default_factory=time.monotonic)
     stretch_started: float = field(default_factory=time.monotonic)
     last_checkpoint: float = field(default_factory=time.monotonic)
+    first_step: tuple[int, float] | None = None  # of this start, and when it had ended
 
     @property
     def seconds(self) -> float:
         """Since the start of the run, in which interruptions do not count."""
         return self.seconds_before + time.monotonic() - self.started
+
+    def seconds_left(self, step: int, steps: int) -> float:
+        """Until all steps are done, at the pace of this start; its first step is slow, and counts only while alone."""
+        now = time.monotonic()
+        first, ended = self.first_step or (step, now)
+        pace = (now - ended) / (step - first) if step > first else now - self.started
+        return (steps - step) * pace
 
     def stretch(self) -> float:
         """Seconds since this was last asked."""
@@ -136,6 +146,7 @@ def train(
         while not reason:
             with _explained_out_of_memory(config):
                 trainer.step(next(batches))
+            clock.first_step = clock.first_step or (trainer.progress.step, time.monotonic())
             yield from pending.record()
             step = trainer.progress.step
             is_due = validate is not None and (step % config.validate_steps == 0 or step >= config.steps)
@@ -226,7 +237,8 @@ class _Pending:
         now, step = time.monotonic(), self.trainer.progress.step
         if not self._has_recorded and now - self._last_word >= QUIET_SECONDS:
             self._last_word = now
-            yield PaceRecord(step, (now - self.clock.stretch_started) / (step - self._step_before))
+            seconds_per_step = (now - self.clock.stretch_started) / (step - self._step_before)
+            yield PaceRecord(step, seconds_per_step, self._seconds_left())
 
     def _step_record(self, progress: Progress, sums: Sums) -> StepRecord:
         tokens = max(sums.tokens, 1.0)
@@ -240,7 +252,11 @@ class _Pending:
             tokens_per_second=tokens / self.clock.stretch(),
             seconds=self.trainer.progress.seconds,
             skipped_steps=self.trainer.progress.skipped_steps,
+            seconds_left=self._seconds_left(),
         )
+
+    def _seconds_left(self) -> float:
+        return self.clock.seconds_left(self.trainer.progress.step, self.trainer.config.train.steps)
 
 
 def _not_finite(trainer: Trainer, run: Path, steps: int) -> str:

@@ -169,6 +169,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "alternatives": {"counting", "errors", "engines", "search", "tokenizer", "translation", "words"},
     "details": {"alignment", "alternatives", "engines", "translation"},
+    "estimate": {"config", "counting", "device", "distributed", "model", "passes", "shards", "sizes", "trainer"},
     "cautions": {"checkpoint", "config", "corpus", "counting", "device", "languages", "shards", "sizes", "tokenizer"},
     "scores": {"languages"},
     "paper_bleu": {"languages", "scores"},

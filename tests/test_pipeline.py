@@ -27,9 +27,10 @@ from heedful.config import Config, Layer
 from heedful.errors import CheckpointError, ConfigError, DataError, DeviceError
 from heedful.export.cache import cache_file
 from heedful.interruption import ERROR_FILE, LAUNCHER, Interrupted, Interruption, note_error
+from heedful.metrics import run_metrics
 from heedful.pipeline import Outcome, interruptible, prepare_run, run_training
 from heedful.planning import Order, plan
-from heedful.training import Record, StepRecord, ValidationRecord
+from heedful.training import PaceRecord, Record, StepRecord, ValidationRecord
 
 MODEL: Layer = {"model": {"d_model": 16, "d_ff": 32, "num_layers": 1, "num_heads": 2}}
 TRAIN: Layer = {
@@ -929,6 +930,19 @@ def test_a_run_begins_with_its_cautions_and_goes_on_without(text: Path, tmp_path
         assert all(said.index(line) < said.index("training begins: 2 steps on cpu") for line in found)
         assert any("never leaves the warm-up" in line for line in found) == warned
         assert ("training begins: 2 steps on cpu" in said) == warned
+
+
+@pytest.mark.parametrize(("quiet", "kind"), [(600.0, "step"), (0.0, "pace")])
+def test_the_first_line_of_the_metrics_tells_how_long_the_rest_will_take(
+    quiet: float, kind: str, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("heedful.training.QUIET_SECONDS", quiet)
+    _, records, _ = start(tmp_path / "run", files(text))
+    first = json.loads((tmp_path / "run" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()[0])
+    told = next(record for record in records if isinstance(record, StepRecord | PaceRecord))
+    assert (first["kind"], first["step"], first["seconds_left"]) == (kind, told.step, told.seconds_left)
+    assert first["seconds_left"] > 0
+    assert [record["step"] for record in run_metrics(tmp_path / "run")["step"]] == [20, 40]
 
 
 def test_who_waits_for_a_large_text_hears_how_far_it_is(

@@ -21,10 +21,12 @@ CONFIG: Config = resolve(setting("train.steps=400"))
 
 
 def record(step: int) -> StepRecord:
-    return StepRecord(step, 3.2, 12.5, 1e-3, 0.7, 1000 * step, 9876.5, 10.0 * step, 0)
+    return StepRecord(step, 3.2, 12.5, 1e-3, 0.7, 1000 * step, 9876.5, 10.0 * step, 0, 10.0 * (400 - step))
 
 
-@pytest.mark.parametrize(("seconds", "text"), [(0, "0:00"), (65, "1:05"), (3725, "1:02:05"), (59.6, "1:00")])
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0, "0:00"), (65, "1:05"), (3725, "1:02:05"), (59.6, "1:00"), (9_000_000, "104 days")]
+)
 def test_durations_are_written_as_on_a_clock(seconds: float, text: str) -> None:
     assert duration(seconds) == text
 
@@ -36,10 +38,11 @@ def test_a_log_has_a_line_every_hundred_steps_and_the_end(capsys: pytest.Capture
         shown.show(CONFIG, ValidationRecord(400, Scores(1.5, 4.48, 31.27)))
         shown.show(CONFIG, EndRecord(400, "steps"))
     lines = capsys.readouterr().err.splitlines()
-    assert [line.split("/")[0].split()[-1] for line in lines[:4]] == ["100", "200", "300", "400"]
-    assert "perplexity 12.50  9,876 target tokens/s  50:00 left" in lines[0]
-    assert "loss 1.500 (not smoothed)  perplexity 4.48  BLEU 31.3 (greedy)" in lines[4]
-    assert lines[5] == "trained 400 steps"
+    assert [line.split("/")[0].split()[-1] for line in lines[:5]] == ["20", "100", "200", "300", "400"]
+    assert "perplexity 12.50  9,876 target tokens/s  1:03:20 left on this machine" in lines[0]
+    assert lines[1].endswith("50:00 left"), "the first line says whose time it is"
+    assert "loss 1.500 (not smoothed)  perplexity 4.48  BLEU 31.3 (greedy)" in lines[5]
+    assert lines[6] == "trained 400 steps"
 
 
 def test_a_log_of_a_slow_run_is_not_silent_for_long(
@@ -48,12 +51,12 @@ def test_a_log_of_a_slow_run_is_not_silent_for_long(
     now = time.monotonic()
     monkeypatch.setattr("heedful.progress.time.monotonic", lambda: now)
     shown = PlainDisplay()
-    shown.show(CONFIG, PaceRecord(1, 12.34))
+    shown.show(CONFIG, PaceRecord(1, 12.34, 4923.7))
     for step, seconds in ((20, 12), (40, 6), (60, 6)):
         now += seconds
         shown.show(CONFIG, record(step))
     lines = capsys.readouterr().err.splitlines()
-    assert lines[0] == "step       1/400  12.3 s a step"
+    assert lines[0] == "step       1/400  12.3 s a step  1:22:04 left on this machine"
     assert [line.split("/")[0].split()[-1] for line in lines[1:]] == ["20", "60"]
 
 
@@ -89,7 +92,7 @@ def test_a_terminal_that_has_gone_does_not_end_the_work(nobody: TextIO, monkeypa
 def test_on_a_terminal_a_bar_shows_the_same_figures() -> None:
     screen = io.StringIO()
     with LiveDisplay(Console(file=screen, force_terminal=True, width=80)) as shown:
-        shown.show(CONFIG, PaceRecord(3, 12.34))
+        shown.show(CONFIG, PaceRecord(3, 12.34, 4899.0))
         shown.progress.refresh()
         shown.show(CONFIG, record(20))
         shown.show(CONFIG, ValidationRecord(20, Scores(1.5, 4.48)))

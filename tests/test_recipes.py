@@ -74,7 +74,7 @@ def test_every_recipe_can_be_run_from_a_folder_of_data(
             (tmp_path / f"{name}.{language}").write_text("a\n", encoding="utf-8")
     asked: list[tuple[str, ...]] = []
     monkeypatch.setattr(run, "heedful", lambda *arguments: asked.append(arguments))
-    run.run(path.stem, tmp_path, tmp_path / "runs", seed=3, device="cpu")
+    run.run(path.stem, tmp_path, tmp_path / "runs", seed=3, device="cuda")
     assert [arguments[0] for arguments in asked] == ["train", *["evaluate"] * len(run.tests(path.stem))]
     done = CliRunner().invoke(commands, [*asked[0], "--dry-run"], catch_exceptions=False)
     assert done.exit_code == 0, done.output

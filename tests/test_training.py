@@ -138,6 +138,29 @@ def test_a_slow_start_gives_its_pace_until_the_first_record(tmp_path: Path, monk
     assert steps_of([*records], PaceRecord) == [3, 6, 9, 12, 15, 18]
     # The clock begins in real time, a moment later than ours.
     assert [record.seconds_per_step for record in records] == pytest.approx([4.0] * 6, rel=0.2)
+    assert [record.seconds_left for record in records] == pytest.approx([4.0 * (45 - r.step) for r in records])
+
+
+@pytest.mark.parametrize("steps", [1, 45])
+def test_the_first_record_tells_the_time_on_this_machine_and_a_slow_first_step_does_not_count(
+    steps: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer = new_trainer(config(steps=steps))
+    # A start of the same run on a machine a hundred times as slow is before this one.
+    trainer.progress = replace(trainer.progress, seconds=1e6)
+    step, now = trainer.step, time.monotonic()
+
+    def slow_step(batches: Sequence[AnyBatch]) -> None:
+        nonlocal now
+        now += 300 if trainer.progress.step == 0 else 4
+        step(batches)
+
+    monkeypatch.setattr(trainer, "step", slow_step)
+    monkeypatch.setattr("heedful.training.time.monotonic", lambda: now)
+    records = [r for r in run(trainer.config, tmp_path, trainer=trainer) if isinstance(r, StepRecord | PaceRecord)]
+    assert records[0].step == 1
+    assert records[0].seconds_left == pytest.approx(300 * (steps - 1), rel=0.01)
+    assert [r.seconds_left for r in records[1:]] == pytest.approx([4 * (steps - r.step) for r in records[1:]])
 
 
 def test_the_model_is_validated_without_dropout_and_trained_with_it(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 @device_option
 @click.option("--from", "from_model", type=FILE, metavar="MODEL", help="Fine-tune this model.")
 @click.option("--nproc", type=click.IntRange(1), default=1, help="Processes on this machine (one for each GPU).")
-@click.option("--dry-run", is_flag=True, help="Print the settings, sizes, memory and warnings, and leave.")
+@click.option("--dry-run", is_flag=True, help="Print settings, sizes, memory, time and warnings, and leave.")
 def train(
     recipe: Path | None,
     run: Path,
@@ -131,12 +131,35 @@ def _dry_run(order: Order, nproc: int) -> None:
         f"memory        about {memory.total / 1e9:.1f} GB a process in fp32: {memory.parameters / 1e9:.1f} weights and "
         f"optimizer, {memory.activations / 1e9:.1f} activations, {memory.logits / 1e9:.1f} logits"
     )
+    click.echo(f"time          {_time(order, config, vocab_size, nproc)}")
     for line in made.scaled:
         say(line)
     for name in missing_text(order.run, config):
         say(f"warning: {name}: no such file; training needs it")
     for warning in warnings(order, config, device):
         say(warning)
+
+
+def _time(order: Order, config: Config, vocab_size: int, nproc: int) -> str:
+    """How long this machine will take for the steps that are to be done, if it has the device."""
+    from heedful.checkpoint import checkpoint_steps
+    from heedful.counting import about, counted
+    from heedful.device import choose_device
+    from heedful.errors import DeviceError
+    from heedful.estimate import estimate
+
+    try:
+        device = choose_device(order.device)
+        measured = estimate(config, vocab_size, device)
+    except DeviceError as error:
+        return f"not measured: {error}"
+    steps = max(0, config.train.steps - max(checkpoint_steps(order.run), default=0))
+    seconds = measured.seconds_per_step / (nproc if device.type == "cuda" else 1)  # a CPU is shared by all processes
+    digits = 2 if seconds < 10 else 0
+    return (
+        f"about {about(steps * seconds)} on this machine: {counted(steps, 'step')} of {seconds:,.{digits}f} s on "
+        f"{measured.where}, scaled from a slice of {measured.rows:,} tokens; validations and checkpoints come on top"
+    )
 
 
 def _vocab_size(own: Path, config: Config) -> int:
