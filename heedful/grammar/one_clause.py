@@ -24,6 +24,7 @@ from heedful.grammar.phrases import (
     FITTED,
     FITTING,
     OBJECTS,
+    OWNED,
     PEOPLE,
     PREDICATES,
     SUBJECTS,
@@ -79,7 +80,7 @@ _MODALS: tuple[Tense, ...] = ("can", "must", "want")
 _TENSES: tuple[Literal["past", "present"], ...] = ("past", "present")
 _DEGREES: dict[str, tuple[Degree, ...]] = {"": ("",), "very": ("", "very"), "very too": ("", "very", "too")}
 _PERSONAL: tuple[Tense, ...] = ("past", "past", "will", "can", "must")
-_PERSONAL_STATIVE: tuple[Tense, ...] = ("present", "present", "past")
+_PERSONAL_STATIVE: tuple[Tense, ...] = ("present", "present", "present", "past")
 _PERSONS: tuple[Person, ...] = ("I", "you", "he", "she", "we", "they")
 # "them" is missing: German could not tell it from "her".
 _ADDRESSED: tuple[Person, ...] = ("I", "you", "he", "she", "we")
@@ -334,8 +335,13 @@ def comparison(rng: random.Random) -> Sentence:
         return comparison(rng)
     if _contradicts(adjective, first, second):
         first, second = second, first
-    subject, than = (NounPhrase(noun, adjectives(rng, noun, _INCOMPARABLE[noun])) for noun in (first, second))
+    subject, than = _compared(rng, first), _compared(rng, second)
     return Sentence(Description(subject, adjective, than=than, tense=pick(rng, _TENSES)))
+
+
+def _compared(rng: random.Random, noun: Noun) -> NounPhrase:
+    owner = NounPhrase(pick(rng, PEOPLE)) if noun in OWNED and chance(rng, 0.3) else None
+    return NounPhrase(noun, adjectives(rng, noun, _INCOMPARABLE[noun]), owner=owner)
 
 
 def _contradicts(adjective: Adjective, first: Noun, second: Noun) -> bool:

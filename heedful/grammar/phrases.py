@@ -26,7 +26,7 @@ LOOKS = {noun: tuple(adjective for adjective in FITTING[noun] if adjective.kind 
 # What may follow another adjective, as English orders them.
 _SECOND = ("age", "colour")
 PEOPLE, ANIMALS = select("people"), select("animals")
-_OWNED = select("animals things texts furniture vehicles house castle garden")
+OWNED = select("animals things texts furniture vehicles house castle garden miniature_tower")
 _NUMBERS = tuple(NUMBERS)
 
 
@@ -76,7 +76,7 @@ def known(rng: random.Random, noun: Noun) -> NounPhrase:
     roll = rng.random()
     if roll < 0.15 and noun.counter:
         return NounPhrase(noun, chosen, MANY)
-    if roll < 0.28 and noun in _OWNED:
+    if roll < 0.28 and noun in OWNED:
         return NounPhrase(noun, chosen, owner=NounPhrase(pick(rng, PEOPLE)))
     return NounPhrase(noun, chosen)
 
@@ -89,8 +89,8 @@ def single(rng: random.Random, noun: Noun) -> NounPhrase:
 def any_phrase(rng: random.Random, noun: Noun) -> NounPhrase:
     """A phrase of any kind: also "a cat" and "three cats"."""
     roll = rng.random()
-    if roll > 0.4 or not noun.counter:
+    if roll > 0.5 or not noun.counter:
         return known(rng, noun)
-    if roll < 0.25:
+    if roll < 0.35:
         return single(rng, noun)
     return NounPhrase(noun, adjectives(rng, noun, FITTING[noun]), pick(rng, _NUMBERS), definite=False)

@@ -34,7 +34,7 @@ CONSTRUCTIONS: dict[Callable[[random.Random], Sentence], int] = {
     one_clause.question_of_place: 2,
     one_clause.state_of_a_person: 1,
     one_clause.description: 4,
-    one_clause.comparison: 4,
+    one_clause.comparison: 7,
     one_clause.naming: 3,
     two_clauses.dilemma: 34,
     two_clauses.deed_as_reason: 6,

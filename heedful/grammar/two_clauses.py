@@ -166,7 +166,7 @@ def _specified(rng: random.Random, noun: Noun, beside: Noun, main: Verb) -> Noun
 
 
 def _third(rng: random.Random, noun: Noun) -> NounPhrase:
-    return single(rng, noun) if noun.counter and chance(rng, 0.25) else definite(rng, noun)
+    return single(rng, noun) if noun.counter and chance(rng, 0.4) else definite(rng, noun)
 
 
 def _clear(gap: Gap, verb: Verb, noun: Noun, count: int, third: Noun) -> bool:
