@@ -370,6 +370,14 @@ def test_split_sentences_says_what_divides_a_text(
     assert client.post("/translate", **{kind: body | wish}).json() == {"translatedText": expected}  # type: ignore[arg-type]
 
 
+def test_a_line_too_long_for_the_model_is_cut_as_without_a_server(client: TestClient) -> None:
+    line = " ".join(["A cat sat on the mat."] * 100)
+    translator = PAIRS[0]
+    (found,) = translator.translate([line], split=False)
+    assert found.is_cut
+    assert translate(client, q=line, split_sentences="0") == {"translatedText": found.text}
+
+
 @pytest.mark.parametrize("value", [0, False, "0", "false"])
 def test_split_sentences_may_be_a_number_or_a_truth_value(client: TestClient, value: Any) -> None:
     assert translate(client, q="A cat. A dog.", split_sentences=value) == {"translatedText": "A cat. A dog.!"}

@@ -63,9 +63,12 @@ class Document:
 
 
 def _units(text: str, language: str, division: Division) -> Iterator[str]:
+    if division == "lines":
+        yield from filter(None, map(str.strip, text.splitlines()))  # what is too long for the model is cut there
+        return
     for part in _paragraphs(text) if division == "sentences" else text.splitlines():
-        for unit in [part.strip()] if division == "lines" else sentences(part, language):
-            yield from _short(unit)
+        for sentence in sentences(part, language):
+            yield from _short(sentence)
 
 
 def _paragraphs(text: str) -> Iterator[str]:
@@ -76,7 +79,7 @@ def _paragraphs(text: str) -> Iterator[str]:
 
 
 def _short(sentence: str) -> Iterator[str]:
-    """A sentence, or a line, in parts that are no longer than a unit may be, cut at the last space if there is one."""
+    """The sentence in parts that are no longer than a unit may be, cut at the last space if there is one."""
     while len(sentence) > LONGEST_UNIT:
         cut = sentence.rfind(" ", 1, LONGEST_UNIT)
         cut = cut if cut > 0 else LONGEST_UNIT
