@@ -8,9 +8,11 @@ validations and checkpoints come on top. It writes nothing.
 from __future__ import annotations
 
 import math
+import os
 import statistics
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -18,8 +20,9 @@ import torch
 
 from heedful.config import Config, ModelConfig
 from heedful.counting import counted
-from heedful.device import explained_out_of_memory
+from heedful.device import explained_out_of_memory, has_kernels
 from heedful.distributed import World
+from heedful.errors import DeviceError
 from heedful.model.transformer import Transformer
 from heedful.passes import make_passes
 from heedful.shards import Counts, Shards, Side
@@ -30,6 +33,7 @@ WHOLE_MODEL = 12_000_000  # parameters; of larger ones a part is measured
 ACTIVATIONS = 150e6  # bytes that the slice may keep for its backward pass
 SECONDS, REPEATS = 3.0, 3  # for all passes; of the last slice
 FIRST_ROWS, LONG_ENOUGH = 32, 0.4  # rows are doubled until a pass takes so many seconds
+A_KERNEL = "_backward_whole"  # of `kernels/attention_tiles.py`, which every training needs
 SENTENCE = 25  # tokens, as in usual text
 
 
@@ -44,12 +48,21 @@ class Estimate:
 
 def estimate(config: Config, vocab_size: int, device: torch.device) -> Estimate:
     """Time a slice on this device."""
+    if resolved_precision(config.train, device) == "bf16" and has_kernels(device, config.model):
+        _refuse_to_compile()
     model, part_vocab = _part(config.model, vocab_size)
     part = msgspec.structs.replace(config, model=model)
     with torch.random.fork_rng(devices=[]), explained_out_of_memory("take smaller sizes of model"):
         seconds, rows = _time(_Slice(part, part_vocab, device))
     left_out = count(shapes_of_new(config.model, vocab_size)) / count(shapes_of_new(model, part_vocab))
     return Estimate(seconds * left_out * config.train.batch_tokens / rows, rows, _where(device))
+
+
+def _refuse_to_compile() -> None:
+    """Triton's cache is on the disk, and to fill it takes longer than anybody waits here."""
+    cache = Path(os.environ.get("TRITON_CACHE_DIR") or Path.home() / ".triton" / "cache")
+    if not any(cache.glob(f"*/{A_KERNEL}.*")):
+        raise DeviceError("our kernels are not compiled on this machine yet; the first start of a training does that")
 
 
 def _where(device: torch.device) -> str:

@@ -13,9 +13,13 @@ import pytest
 import torch
 
 from heedful import estimate as module
+from heedful.checkpoint import WEIGHTS
+from heedful.commands.train import _time
 from heedful.config import ModelConfig, preset, resolve, setting
 from heedful.counting import about
+from heedful.errors import DeviceError
 from heedful.estimate import estimate
+from heedful.planning import Order
 from heedful.sizes import count, shapes_of_new
 
 ROOT = Path(__file__).parent.parent
@@ -111,3 +115,28 @@ def test_a_device_that_is_not_here_is_not_measured(tmp_path: Path) -> None:
     done = dry_run(tmp_path / "folder", "--preset", "tiny", "--device", "cuda")
     assert done.returncode == 0
     assert "time          not measured: device cuda was asked for, but torch" in done.stdout
+
+
+def test_kernels_are_not_compiled_for_a_measurement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(module, "has_kernels", lambda *_: True)
+    monkeypatch.setattr(module, "resolved_precision", lambda *_: "bf16")
+    with pytest.raises(DeviceError, match="our kernels are not compiled on this machine yet"):
+        estimate(resolve(preset("tiny")), 1600, CPU)
+    (tmp_path / "cache" / "ABC").mkdir(parents=True)
+    (tmp_path / "cache" / "ABC" / f"{module.A_KERNEL}.json").touch()
+    module._refuse_to_compile()
+
+
+def test_the_kernel_that_is_looked_for_is_one_of_ours() -> None:
+    pytest.importorskip("triton")
+    from heedful.model.kernels import attention_tiles
+
+    assert hasattr(attention_tiles, module.A_KERNEL)
+
+
+def test_a_run_whose_steps_are_done_needs_no_time(tmp_path: Path) -> None:
+    order = Order(tmp_path, device="cpu")
+    (tmp_path / "checkpoints" / "step-00000750").mkdir(parents=True)
+    (tmp_path / "checkpoints" / "step-00000750" / WEIGHTS).touch()
+    assert _time(order, resolve(preset("tiny")), 1600, 1) == "none: all 750 steps are done"

@@ -148,12 +148,14 @@ def _time(order: Order, config: Config, vocab_size: int, nproc: int) -> str:
     from heedful.errors import DeviceError
     from heedful.estimate import estimate
 
+    steps = config.train.steps - max(checkpoint_steps(order.run), default=0)
+    if steps <= 0:
+        return f"none: all {counted(config.train.steps, 'step')} are done"
     try:
         device = choose_device(order.device)
         measured = estimate(config, vocab_size, device)
     except DeviceError as error:
         return f"not measured: {error}"
-    steps = max(0, config.train.steps - max(checkpoint_steps(order.run), default=0))
     seconds = measured.seconds_per_step / (nproc if device.type == "cuda" else 1)  # a CPU is shared by all processes
     digits = 2 if seconds < 10 else 0
     return (
