@@ -9,9 +9,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from benchmarks.command import parser, run
-from heedful.alignment import Aligner, alignment_error_rate
-from heedful.checkpoint import find_model, load_config
-from heedful.grammar import built_in_corpus
+from heedful.data.grammar.corpus import built_in_corpus
+from heedful.model.checkpoint import find_model, load_config
+from heedful.translate.alignment import Aligner, alignment_error_rate
 
 
 def measure(model: Path) -> None:

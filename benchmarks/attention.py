@@ -10,9 +10,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from benchmarks.command import parser, run
-from heedful.attention_map import Kind, attention_map
-from heedful.heads import PronounReport, pronoun_report
-from heedful.translation import Translator
+from heedful.inspection.attention_map import Kind, attention_map
+from heedful.inspection.heads import PronounReport, pronoun_report
+from heedful.translate.translation import Translator
 
 PAIRS = {
     "The animal didn't cross the road because it was too tired.": (

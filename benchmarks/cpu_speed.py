@@ -26,16 +26,16 @@ from torch.nn import functional as F
 
 from benchmarks.command import keep, keeping_parser, run
 from benchmarks.record import machine
-from heedful.batching import Numbers, make_batch, micro_batches
-from heedful.config import Config, preset, resolve
-from heedful.distributed import World
-from heedful.engines import Hypothesis, Request, SearchOptions
-from heedful.engines.torch_engine import TorchEngine
+from heedful.config.settings import Config, preset, resolve
+from heedful.data.shards import Counts, Shards, Side
 from heedful.model.embedding import sinusoids
 from heedful.model.transformer import Transformer
-from heedful.shards import Counts, Shards, Side
-from heedful.trainer import ADAM_BETAS, ADAM_EPS, Trainer
-from heedful.validation import sentences
+from heedful.train.batching import Numbers, make_batch, micro_batches
+from heedful.train.processes import World
+from heedful.train.trainer import ADAM_BETAS, ADAM_EPS, Trainer
+from heedful.train.validation import sentences
+from heedful.translate.engine import Hypothesis, Request, SearchOptions
+from heedful.translate.torch_engine import TorchEngine
 
 STEPS, WARM_UP = 30, 5
 CPU = torch.device("cpu")

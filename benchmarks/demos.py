@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.command import keep, keeping_parser, run
-from heedful.card import load_card
-from heedful.demo import run_demo
-from heedful.grammar import DEMO_SENTENCES
-from heedful.translation import Translator
+from heedful.cli.demo import run_demo
+from heedful.data.grammar.corpus import DEMO_SENTENCES
+from heedful.score.card import load_card
+from heedful.translate.translation import Translator
 
 PAIRS = ("en-de", "de-en", "ko-en", "en-ko")
 SEEDS = (1, 2, 3)

@@ -34,8 +34,8 @@ PACKING_SECONDS = 8.0
 
 def tokenising(source: Path, target: Path, tokenizer: Path, run: Path) -> dict[str, Any]:
     """Files → shards, in sentences a second (both sides counted)."""
-    from heedful.pipeline import prepare_run
-    from heedful.planning import Order
+    from heedful.train.run.pipeline import prepare_run
+    from heedful.train.run.planning import Order
 
     data = {"source": [str(source)], "target": [str(target)]}
     started = time.perf_counter()
@@ -47,8 +47,8 @@ def tokenising(source: Path, target: Path, tokenizer: Path, run: Path) -> dict[s
 
 def packing(folder: Path) -> dict[str, Any]:
     """Batches for the GPU in target tokens a second, after the first few."""
-    from heedful.batching import make_numbered_batch, static_shape, step_batches
-    from heedful.shards import open_shards
+    from heedful.data.shards import open_shards
+    from heedful.train.batching import make_numbered_batch, static_shape, step_batches
 
     shape, shards = static_shape(ROWS, MAX_LENGTH), open_shards(folder)
     steps = step_batches(
@@ -95,7 +95,7 @@ def resident_megabytes() -> float:
 
 def memory(folder: Path) -> dict[str, Any]:
     """In a process of its own: before the corpus is opened, and while batches of it are packed."""
-    import heedful.batching  # noqa: F401 (what a training process has loaded anyway)
+    import heedful.train.batching  # noqa: F401 (what a training process has loaded anyway)
 
     before = resident_megabytes()
     speed = packing(folder)

@@ -26,13 +26,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from benchmarks.command import keep, keeping_parser, names, need_gpu, run
-from heedful.config import ModelConfig
-from heedful.cuda_step import CudaStep
-from heedful.layout import Lengths
+from heedful.config.settings import ModelConfig
+from heedful.fast.cuda.tiles import StaticShape, Tiles, make_tiles
+from heedful.fast.cuda.training_step import CudaStep
 from heedful.model.attention import plain_attention, split_heads
+from heedful.model.layout import Lengths
+from heedful.model.packed import fill_pairs, num_pair_numbers
 from heedful.model.transformer import Transformer, num_parameters
-from heedful.packed import fill_pairs, num_pair_numbers
-from heedful.tiles import StaticShape, Tiles, make_tiles
 
 Figures: TypeAlias = dict[str, Any]
 GPU = torch.device("cuda")
@@ -131,7 +131,7 @@ def tiles_of(kind: str, source: Lengths, target: Lengths, shape: StaticShape) ->
 
 
 def check_attention() -> None:
-    from heedful.model.kernels.attention import tiled_attention
+    from heedful.fast.cuda.attention import tiled_attention
 
     shape = StaticShape(rows=2560, sentences=256, longest=256)
     source, target = sentence_lengths(2000)
@@ -155,7 +155,7 @@ def check_attention() -> None:
 
 def attention_calls(kind: str, size: Size, tiles: Tiles) -> tuple[Callable[[], Any], Callable[[], Any]]:
     """The kernels, forward and backward, as calls of the operators themselves."""
-    from heedful.model.kernels import attention  # noqa: F401  registers the operators
+    from heedful.fast.cuda import attention  # noqa: F401  registers the operators
 
     ops, heads, d_k = torch.ops.heedful, size.config.num_heads, size.config.head_d_k
     tables = tiles.query_tiles_A4, tiles.key_tiles_A4, tiles.counts_3, tiles.first_key_T, tiles.end_key_T
@@ -228,7 +228,7 @@ def flash_calls(
 
 
 def check_loss() -> None:
-    from heedful.model.kernels.cross_entropy import projected_cross_entropy
+    from heedful.fast.cuda.cross_entropy import projected_cross_entropy
 
     hidden, weight = normal(512, 512).requires_grad_(), (normal(37_000, 512) / 22).requires_grad_()
     target = torch.randint(0, 37_000, (512,), device=GPU)
@@ -244,7 +244,7 @@ def check_loss() -> None:
 
 
 def time_loss(size: Size) -> Figures:
-    from heedful.model.kernels.cross_entropy import projected_cross_entropy
+    from heedful.fast.cuda.cross_entropy import projected_cross_entropy
 
     hidden = normal(size.rows, size.config.d_model).requires_grad_()
     weight = (normal(size.vocab_size, size.config.d_model) / 22).requires_grad_()
@@ -278,7 +278,7 @@ def plain_add_norm(x: Tensor, y: Tensor, scale: Tensor, shift: Tensor, dropout: 
 
 
 def check_norm() -> None:
-    from heedful.model.kernels.add_norm import add_norm, seeded_dropout
+    from heedful.fast.cuda.add_norm import add_norm, seeded_dropout
 
     seed_1 = torch.tensor([5], device=GPU)
     for width in (512, 1024, 256, 300):
@@ -297,7 +297,7 @@ def check_norm() -> None:
 
 
 def time_norm(size: Size) -> Figures:
-    from heedful.model.kernels import add_norm  # noqa: F401  registers the operators
+    from heedful.fast.cuda import add_norm  # noqa: F401  registers the operators
 
     ops, seed_1 = torch.ops.heedful, torch.tensor([5], device=GPU)
     x, y, grad, other_grad = (normal(size.rows, size.config.d_model) for _ in range(4))
@@ -330,7 +330,7 @@ def feed_forward_inputs(size: Size, rows: int) -> tuple[Tensor, ...]:
 
 
 def check_feed_forward() -> None:
-    from heedful.model.kernels.feed_forward import feed_forward
+    from heedful.fast.cuda.feed_forward import feed_forward
 
     # The ReLU of a rounded number near 0 may let a gradient through that the exact one stops.
     inputs = feed_forward_inputs(SIZES["base"], rows=1000)
@@ -338,7 +338,7 @@ def check_feed_forward() -> None:
 
 
 def time_feed_forward(size: Size) -> Figures:
-    from heedful.model.kernels.feed_forward import feed_forward
+    from heedful.fast.cuda.feed_forward import feed_forward
 
     inputs, grad = feed_forward_inputs(size, size.rows), normal(size.rows, size.config.d_model)
     ours = median_us(lambda: with_grads(feed_forward, inputs, grad))

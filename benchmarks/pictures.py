@@ -19,11 +19,11 @@ from urllib.parse import urlencode
 from benchmarks.attention import PAIRS, PRONOUN
 from benchmarks.command import parser, run
 from benchmarks.serve_load import Server, running
-from heedful.attention_map import Kind
+from heedful.config.extras import install_line
 from heedful.errors import DeviceError
-from heedful.extras import install_line
-from heedful.heads import pronoun_report
-from heedful.translation import Translator
+from heedful.inspection.attention_map import Kind
+from heedful.inspection.heads import pronoun_report
+from heedful.translate.translation import Translator
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
 TIRED, WIDE = PAIRS

@@ -17,17 +17,17 @@ import torch
 
 from benchmarks.command import keep, keeping_parser, run
 from benchmarks.record import machine
-from heedful.checkpoint import find_model, load_config, load_model
-from heedful.corpus import read_lines
-from heedful.engines import Engine, SearchOptions
-from heedful.engines.ctranslate2_engine import CTranslate2Engine
-from heedful.engines.torch_engine import TorchEngine
-from heedful.evaluation import evaluate
-from heedful.export.cache import cached_ctranslate2
-from heedful.export.ctranslate2 import num_positions
-from heedful.grammar import built_in_corpus
-from heedful.tokenizer import Tokenizer
-from heedful.translation import Translator
+from heedful.data.corpus import read_lines
+from heedful.data.grammar.corpus import built_in_corpus
+from heedful.data.tokenizer import Tokenizer
+from heedful.model.checkpoint import find_model, load_config, load_model
+from heedful.score.evaluation import evaluate
+from heedful.translate.ctranslate2_engine import CTranslate2Engine
+from heedful.translate.engine import Engine, SearchOptions
+from heedful.translate.export.cache import cached_ctranslate2
+from heedful.translate.export.ctranslate2 import num_positions
+from heedful.translate.torch_engine import TorchEngine
+from heedful.translate.translation import Translator
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from heedful import provenance
+from heedful.score import provenance
 
 RESULTS = Path(__file__).parent / "results"
 

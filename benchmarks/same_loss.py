@@ -25,8 +25,8 @@ import numpy as np
 
 from benchmarks.command import keep, keeping_parser, need_gpu, run
 from benchmarks.record import machine
-from heedful.config import Layer, read_toml, resolve, setting
-from heedful.run_folder import CONFIG, write_config
+from heedful.config.settings import Layer, read_toml, resolve, setting
+from heedful.data.run_folder import CONFIG, write_config
 
 IMAGES = Path(__file__).parent.parent / "docs" / "images"
 ROADS = {"bf16": "bf16 kernels", "fp32": "plain float32"}

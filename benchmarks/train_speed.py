@@ -28,17 +28,17 @@ from torch.nn import functional as F
 from benchmarks.command import keep, keeping_parser, need_gpu, run
 from benchmarks.cpu_speed import TorchTransformer, like_lengths, padded
 from benchmarks.record import machine
-from heedful import training
-from heedful.batching import Numbers, make_batch, micro_batches, prefetched
-from heedful.checkpoint import load_config
-from heedful.config import Config
-from heedful.cuda_step import CudaStep
-from heedful.pipeline import run_training
-from heedful.planning import Order
-from heedful.shards import Shards, open_shards
-from heedful.tokenizer import Tokenizer
-from heedful.trainer import ADAM_BETAS, ADAM_EPS
-from heedful.training import Record, StepRecord
+from heedful.config.settings import Config
+from heedful.data.shards import Shards, open_shards
+from heedful.data.tokenizer import Tokenizer
+from heedful.fast.cuda.training_step import CudaStep
+from heedful.model.checkpoint import load_config
+from heedful.train import loop as training
+from heedful.train.batching import Numbers, make_batch, micro_batches, prefetched
+from heedful.train.loop import Record, StepRecord
+from heedful.train.run.pipeline import run_training
+from heedful.train.run.planning import Order
+from heedful.train.trainer import ADAM_BETAS, ADAM_EPS
 
 GPU = torch.device("cuda")
 PEER_STEPS, PEER_WARM_UP = 12, 4

@@ -29,16 +29,16 @@ import torch
 
 from benchmarks.command import keep, keeping_parser, need_gpu, run
 from benchmarks.record import machine
-from heedful.checkpoint import load_model, save_model
-from heedful.commands.translate import write_translations
-from heedful.config import preset, resolve
-from heedful.corpus import read_lines
-from heedful.engines import Request, SearchOptions
-from heedful.engines.torch_engine import TorchEngine
-from heedful.export.marian import write_huggingface
+from heedful.cli.commands.translate import write_translations
+from heedful.config.settings import preset, resolve
+from heedful.data.corpus import read_lines
+from heedful.data.tokenizer import Tokenizer
+from heedful.model.checkpoint import load_model, save_model
 from heedful.model.transformer import Transformer
-from heedful.tokenizer import Tokenizer
-from heedful.translation import Translator
+from heedful.translate.engine import Request, SearchOptions
+from heedful.translate.export.marian import write_huggingface
+from heedful.translate.torch_engine import TorchEngine
+from heedful.translate.translation import Translator
 
 GPU = torch.device("cuda")
 VOCAB_SIZE = 37_000

@@ -31,15 +31,15 @@ import torch
 
 from benchmarks.command import keep, keeping_parser, run
 from benchmarks.record import machine
-from heedful.checkpoint import load_model, save_model
-from heedful.config import Config, preset, resolve
-from heedful.engines import Request, SearchOptions
-from heedful.engines.torch_engine import TorchEngine
-from heedful.export.cache import cached_ctranslate2
-from heedful.export.marian import write_huggingface
+from heedful.config.settings import Config, preset, resolve
+from heedful.data.tokenizer import Tokenizer
+from heedful.model.checkpoint import load_model, save_model
 from heedful.model.transformer import Transformer
-from heedful.tokenizer import Tokenizer
-from heedful.translation import Translator
+from heedful.translate.engine import Request, SearchOptions
+from heedful.translate.export.cache import cached_ctranslate2
+from heedful.translate.export.marian import write_huggingface
+from heedful.translate.torch_engine import TorchEngine
+from heedful.translate.translation import Translator
 
 BATCH_SIZES = (8, 16, 32, 64)
 EOS_ID, EXTRA = 0, 20

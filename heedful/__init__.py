@@ -11,29 +11,26 @@ Names are imported when they are first used (PEP 562), so that `heedful --help` 
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
+from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from heedful.alignment import Aligner, pharaoh
-    from heedful.alternatives import alternatives_at, word_confidences
     from heedful.api import evaluate_saved, train
-    from heedful.card import Card, load_card
-    from heedful.engines import Sampling, SearchOptions
-    from heedful.errors import (
-        CheckpointError,
-        ConfigError,
-        DataError,
-        DeviceError,
-        HeedfulError,
-        TrainingError,
-    )
-    from heedful.evaluation import Report, evaluate, evaluate_files, evaluate_model
-    from heedful.pipeline import Outcome
-    from heedful.training import CheckpointRecord, EndRecord, PaceRecord, Scores, StepRecord, ValidationRecord
-    from heedful.translation import Translation, Translator
+    from heedful.errors import CheckpointError, ConfigError, DataError, DeviceError, HeedfulError, TrainingError
+    from heedful.score.card import Card, load_card
+    from heedful.score.evaluation import Report, evaluate, evaluate_files, evaluate_model
+    from heedful.train.loop import CheckpointRecord, EndRecord, PaceRecord, Scores, StepRecord, ValidationRecord
+    from heedful.train.run.pipeline import Outcome
+    from heedful.translate.alignment import Aligner, pharaoh
+    from heedful.translate.alternatives import alternatives_at, word_confidences
+    from heedful.translate.engine import Sampling, SearchOptions
+    from heedful.translate.translation import Translation, Translator
 
 __version__ = "0.1.0"
+PACKAGE = Path(__file__).parent
 
 __all__ = [
     "Aligner",
@@ -69,16 +66,16 @@ __all__ = [
 ]
 
 _HOME = {
-    "alignment": ("Aligner", "pharaoh"),
-    "alternatives": ("alternatives_at", "word_confidences"),
-    "api": ("evaluate_saved", "train"),
-    "card": ("Card", "load_card"),
-    "engines": ("Sampling", "SearchOptions"),
-    "errors": ("CheckpointError", "ConfigError", "DataError", "DeviceError", "HeedfulError", "TrainingError"),
-    "evaluation": ("Report", "evaluate", "evaluate_files", "evaluate_model"),
-    "pipeline": ("Outcome",),
-    "training": ("CheckpointRecord", "EndRecord", "PaceRecord", "Scores", "StepRecord", "ValidationRecord"),
-    "translation": ("Translation", "Translator"),
+    "heedful.translate.alignment": ("Aligner", "pharaoh"),
+    "heedful.translate.alternatives": ("alternatives_at", "word_confidences"),
+    "heedful.api": ("evaluate_saved", "train"),
+    "heedful.score.card": ("Card", "load_card"),
+    "heedful.translate.engine": ("Sampling", "SearchOptions"),
+    "heedful.errors": ("CheckpointError", "ConfigError", "DataError", "DeviceError", "HeedfulError", "TrainingError"),
+    "heedful.score.evaluation": ("Report", "evaluate", "evaluate_files", "evaluate_model"),
+    "heedful.train.run.pipeline": ("Outcome",),
+    "heedful.train.loop": ("CheckpointRecord", "EndRecord", "PaceRecord", "Scores", "StepRecord", "ValidationRecord"),
+    "heedful.translate.translation": ("Translation", "Translator"),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 
@@ -86,8 +83,19 @@ _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 def __getattr__(name: str) -> Any:
     if name not in _MODULE_OF:
         raise AttributeError(f"module 'heedful' has no attribute {name!r}")
-    return getattr(import_module(f"heedful.{_MODULE_OF[name]}"), name)
+    return getattr(import_module(_MODULE_OF[name]), name)
 
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+class _Package(ModuleType):
+    """`heedful.train` is the function, also when the package of that name has been imported."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name != "train":
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

@@ -1,5 +1,5 @@
 """`python -m heedful` is `heedful`."""
 
-from heedful.cli import main
+from heedful.cli.main import main
 
 main()

@@ -12,15 +12,15 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from heedful.config import Layer
+from heedful.config.recipe import by_author, read_recipe
+from heedful.config.settings import Layer
 from heedful.errors import ConfigError
-from heedful.evaluation import Report
-from heedful.interruption import Interrupted, Interruption
-from heedful.model_evaluation import card_place, evaluate_models, keep_on_card
-from heedful.pipeline import Outcome, run_training
-from heedful.planning import Order
-from heedful.recipe import by_author, read_recipe
-from heedful.training import Record
+from heedful.score.evaluation import Report
+from heedful.score.model_evaluation import card_place, evaluate_models, keep_on_card
+from heedful.train.loop import Record
+from heedful.train.run.interruption import Interrupted, Interruption
+from heedful.train.run.pipeline import Outcome, run_training
+from heedful.train.run.planning import Order
 
 Paths: TypeAlias = str | PathLike[str] | Iterable[str | PathLike[str]]
 

@@ -19,12 +19,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from heedful.card import Card, load_card
-from heedful.config import resolve
-from heedful.corpus import read_pairs, text_digest, uncompressed
+from heedful.config.settings import resolve
+from heedful.data.atomic import write_together
+from heedful.data.corpus import read_pairs, text_digest, uncompressed
 from heedful.errors import HeedfulError
-from heedful.interruption import TERM_AT_ONCE, Interruption, wait_for
-from heedful.whole import write_together
+from heedful.score.card import Card, load_card
+from heedful.train.run.interruption import TERM_AT_ONCE, Interruption, wait_for
 
 HERE = Path(__file__).parent
 RESULTS = HERE.parent / "results"
@@ -94,7 +94,7 @@ def contrast(recipe: str, data: Path) -> tuple[str, ...]:
     pronouns = data / "pronouns.tsv"
     if not (recipe.startswith("built-in") and languages(recipe)[1] == "de" and pronouns.exists()):
         return ()
-    from heedful.model_evaluation import contrast_cases  # it brings torch
+    from heedful.score.model_evaluation import contrast_cases  # it brings torch
 
     try:
         contrast_cases(pronouns)  # what is wrong with them is said before training

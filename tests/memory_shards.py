@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from heedful.shards import Counts, Shards, Side
+from heedful.data.shards import Counts, Shards, Side
 
 
 def side(sentences: Sequence[Sequence[int]]) -> Side:

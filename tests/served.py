@@ -10,11 +10,11 @@ from contextlib import contextmanager
 import uvicorn
 from starlette.applications import Starlette
 
-from heedful.config import resolve
-from heedful.engines import Computing, Hypothesis, Request, SearchOptions
-from heedful.tokenizer import Tokenizer
-from heedful.translation import Translator
-from heedful.web.server import BACKLOG, configured, listen
+from heedful.config.settings import resolve
+from heedful.data.tokenizer import Tokenizer
+from heedful.serve.server import BACKLOG, configured, listen
+from heedful.translate.engine import Computing, Hypothesis, Request, SearchOptions
+from heedful.translate.translation import Translator
 
 TOKENIZER = Tokenizer.learn_at_most(["a b c d e f g", "the cat sat on the mat"] * 3, 400, seed=1)
 

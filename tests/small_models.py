@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 
-from heedful.checkpoint import save_model
-from heedful.config import resolve
+from heedful.config.settings import resolve
+from heedful.data.tokenizer import Tokenizer
+from heedful.model.checkpoint import save_model
 from heedful.model.transformer import Transformer
-from heedful.tokenizer import Tokenizer
 
 TEXT = [
     "The animal didn't cross the road because it was too tired.",

@@ -9,13 +9,13 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
-from heedful.checkpoint import save_model
-from heedful.config import resolve
-from heedful.engines.torch_engine import TorchEngine
+from heedful.config.settings import resolve
+from heedful.data.tokenizer import Tokenizer
+from heedful.model.checkpoint import save_model
+from heedful.model.packed import pack_source, pack_target, shift_right
 from heedful.model.transformer import Transformer
-from heedful.packed import pack_source, pack_target, shift_right
-from heedful.tokenizer import Tokenizer
-from heedful.translation import Translator
+from heedful.translate.torch_engine import TorchEngine
+from heedful.translate.translation import Translator
 
 TEXT = [
     "The animal didn't cross the road because it was too tired.",

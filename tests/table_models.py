@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from heedful.search import length_penalty
+from heedful.translate.search import length_penalty
 
 EOS = 0
 Prefix = tuple[int, ...]

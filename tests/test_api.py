@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import heedful
-from heedful.checkpoint import checkpoint_steps
+from heedful.model.checkpoint import checkpoint_steps
 
 SETTINGS: dict[str, Any] = {
     "train.batch_tokens": 256,

@@ -18,7 +18,7 @@ from safetensors.torch import load_file
 from torch.testing import assert_close
 
 import heedful
-from heedful.checkpoint import weights_digest
+from heedful.model.checkpoint import weights_digest
 
 FIXTURE = Path(__file__).parent / "fixtures" / "c282dc1"
 EXPECTED: dict[str, Any] = json.loads((FIXTURE / "expected.json").read_text(encoding="utf-8"))
@@ -45,7 +45,7 @@ def cpu(field: str) -> str:
 
 def test_a_model_of_then_translates_as_it_did_then() -> None:
     translator = heedful.Translator.load(FIXTURE / "model", device="cpu", engine="torch")
-    found = translator.translate(EXPECTED["lines"])
+    found = translator.translate(EXPECTED["lines"], split=False)
     assert [translation.text for translation in found] == EXPECTED["translations"]
     scores = [[hypothesis.score for hypothesis in translation.hypotheses] for translation in found]
     assert_close(scores, EXPECTED["scores"], rtol=1e-4, atol=1e-4)

@@ -7,9 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from heedful.grammar import write_corpus
+from heedful.data.grammar.corpus_files import write_corpus
+from tests import ROOT
 
-ROOT = Path(__file__).parent.parent
 GUIDE = (ROOT / "docs" / "guide.md").read_text(encoding="utf-8")
 SHORTER = {
     "recipes/multi30k-en-de.toml --from": "--preset tiny --from",

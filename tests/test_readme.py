@@ -13,12 +13,13 @@ import click
 import pytest
 
 import heedful
-from heedful import tokenizer
-from heedful.cli import commands
-from heedful.config import preset, resolve
+from heedful.cli.main import commands
+from heedful.config.settings import preset, resolve
+from heedful.data import tokenizer
 from heedful.model.dropout import CHANCES
+from tests import ROOT
+from tests.test_architecture import packages
 
-ROOT = Path(__file__).parent.parent
 READMES = ["README.md", "README.ko.md"]
 DOCS = sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))
 
@@ -41,7 +42,7 @@ def test_every_row_of_a_table_has_the_cells_of_its_head(name: str) -> None:
 
 @pytest.mark.parametrize("name", READMES)
 def test_the_python_example_runs(name: str, tmp_path: Path) -> None:
-    from heedful.grammar import write_corpus
+    from heedful.data.grammar.corpus_files import write_corpus
 
     write_corpus(tmp_path, "en", "de", train_pairs=2000)
     (example,) = blocks(name, "python")
@@ -76,18 +77,9 @@ def test_the_example_commands_are_commands_with_options_that_exist(name: str) ->
 
 
 @pytest.mark.parametrize("name", READMES)
-def test_every_file_is_on_the_map_and_every_file_of_the_map_exists(name: str) -> None:
+def test_the_map_has_a_row_for_each_package_in_the_order_of_their_imports(name: str) -> None:
     text = (ROOT / name).read_text(encoding="utf-8")
-    named: set[Path] = set()
-    for row in re.findall(r"^\| (`heedful/.*?) \|", text, flags=re.MULTILINE):
-        first, *rest = re.findall(r"`(.*?)`", row)
-        named |= {ROOT / first} | {(ROOT / first.rstrip("/")).parent / other for other in rest}
-    missing = [str(path) for path in named if not path.exists()]
-    assert not missing
-    on_map = {path for path in named if path.is_file()} | {p for f in named if f.is_dir() for p in f.rglob("*.py")}
-    special = {"__init__.py", "__main__.py"}
-    unlisted = [p for p in (ROOT / "heedful").rglob("*.py") if p not in on_map and p.name not in special]
-    assert not unlisted, f"not on the map of {name}: {[str(p.relative_to(ROOT)) for p in unlisted]}"
+    assert re.findall(r"^\| `heedful/(\w+)/` \|", text, flags=re.MULTILINE) == packages()
 
 
 @pytest.mark.parametrize("name", [*READMES, "CONTRIBUTING.md", *DOCS])
@@ -114,7 +106,8 @@ def test_the_papers_map_names_files_and_tests_that_exist() -> None:
     tests = re.findall(r"`(test_\w+\.py)(?:::(test_\w+))?`", text)
     assert len(tests) > 25
     for file, test in tests:
-        assert f"def {test}(" in (ROOT / "tests" / file).read_text(encoding="utf-8"), f"{file}::{test}"
+        (path,) = (ROOT / "tests").rglob(file)
+        assert f"def {test}(" in path.read_text(encoding="utf-8"), f"{file}::{test}"
 
 
 def test_the_departures_say_what_the_vocabulary_is_learned_from() -> None:
@@ -147,7 +140,7 @@ def test_the_time_of_the_demo_stands_in_the_results_alone() -> None:
     assert not re.search(r"\d", told)
 
 
-@pytest.mark.parametrize("name", ["README.ko.md", "heedful/web/static/i18n.js"])
+@pytest.mark.parametrize("name", ["README.ko.md", "heedful/inspection/page/i18n.js"])
 def test_korean_calls_things_what_korean_engineers_call_them(name: str) -> None:
     """And one thing by one name, in the README and on the page."""
     text = (ROOT / name).read_text(encoding="utf-8")
@@ -235,7 +228,7 @@ def test_every_make_target_that_the_readme_names_exists() -> None:
 
 def test_without_a_browser_the_tests_say_that_the_page_was_not_tested() -> None:
     surroundings = {"PYTHONPATH": str(ROOT), "PATH": "/nowhere"}
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "tests/test_page.py"]
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "tests/serve/test_page.py"]
     done = subprocess.run(command, cwd=ROOT, env=surroundings, capture_output=True, text=True, check=False)
     assert "NO BROWSER: the page is NOT TESTED; apt-get install chromium\n" in done.stdout
 

@@ -11,11 +11,11 @@ import msgspec
 import pytest
 
 from benchmarks import tables
-from heedful.card import Card, Corpus, Evaluation, TextFile, Training
-from heedful.config import Config, to_layer
-from heedful.evaluation import evaluate
-from heedful.provenance import Machine
-from heedful.significance import packed_counts
+from heedful.config.settings import Config, to_layer
+from heedful.score.card import Card, Corpus, Evaluation, TextFile, Training
+from heedful.score.evaluation import evaluate
+from heedful.score.provenance import Machine
+from heedful.score.significance import packed_counts
 
 REFERENCES = ["Die Katze saß auf der Matte.", "Der Hund lief in den Wald.", "Das Tier überquerte die Straße nicht."]
 MACHINE = Machine(processor="a processor", cores=2, torch="2", python="3", gpu="a GPU", num_gpus=1)

@@ -8,9 +8,9 @@
 | `layers.py` | §3.1 the encoder's and the decoder's layers |
 | `dropout.py` | §5.4 dropout, by torch's generator or by seeds on the device |
 | `transformer.py` | §3 the whole model, for training |
-| `state.py` | the same model one token at a time, for decoding |
-| `prepacked.py` | what it multiplies with on a CPU, packed once |
-| `static_decoder.py` | and once more in fixed shapes, for decoding on CUDA |
+| `decoding.py` | the same model one token at a time, for decoding |
+| `fast/cpu/prepacked.py` | what it multiplies with on a CPU, packed once |
+| `fast/cuda/static_decoder.py` | and once more in fixed shapes, for decoding on CUDA |
 | `kernels/` | the same computations in Triton, for CUDA |
 
 Every tensor's name ends in its shape. The legend, the same everywhere in this package:
@@ -24,6 +24,6 @@ Every tensor's name ends in its shape. The legend, the same everywhere in this p
 all numbers of a batch in one row, in `numbers_I`. Outside the model T is also the steps of a search, in its `History`,
 and of attention that is looked into L is the layers, W the words.)
 
-Masks are boolean: True = may attend. Those of `state.py` are added to the scores instead: 0 = may attend, −∞ = may not.
-Nothing here knows text, files, batches' origin or the optimizer.
+Masks are boolean: True = may attend. Those of `decoding.py` are added to the scores instead: 0 = may attend, −∞ = may
+not. Nothing here knows text, files, batches' origin or the optimizer.
 """

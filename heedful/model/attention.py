@@ -1,9 +1,9 @@
 """Attention (§3.2): the only part of the model in which positions meet.
 
 Three ways to compute equation 1, equal by test: `attention` as the paper writes it, which also gives the weights;
-`grouped_attention` for CPUs, padded within groups of like length; `kernels/attention.py` for CUDA, on the packed rows
+`grouped_attention` for CPUs, padded within groups of like length; `fast/cuda/attention.py` for CUDA, on the packed rows
 themselves. `attend` is the one place that chooses between the fast ones. (Translation, a position at a time, has its
-own in `state.py`, with the √d_k in W_Q.) K is d_k; of values and outputs it is d_v. What may look at what is in the
+own in `decoding.py`, with the √d_k in W_Q.) K is d_k; of values and outputs it is d_v. What may look at what is in the
 layout; here nobody knows tokens, sentences or which of the three uses of §3.2.3 it is.
 """
 
@@ -19,9 +19,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from heedful.layout import Group, Groups, Slots
-from heedful.packed import Layout
-from heedful.tiles import Tiles
+from heedful.fast.cuda.tiles import Tiles
+from heedful.model.layout import Group, Groups, Slots
+from heedful.model.packed import Layout
 
 
 def attention(query_HLK: Tensor, key_HMK: Tensor, value_HMK: Tensor, mask_LM: Tensor) -> tuple[Tensor, Tensor]:
@@ -124,7 +124,7 @@ class _Unpad(torch.autograd.Function):
 def attend(products: tuple[Tensor, ...], layout: Layout, *, num_heads: int, d_k: int) -> Tensor:
     """Equation 1 for all heads, by the fastest way that this layout was built for."""
     if isinstance(layout, Tiles):
-        from heedful.model.kernels.attention import tiled_attention  # needs Triton, which is not everywhere
+        from heedful.fast.cuda.attention import tiled_attention  # needs Triton, which is not everywhere
 
         return tiled_attention(products, layout, num_heads=num_heads, d_k=d_k)
     return grouped_attention(*split_heads(products, num_heads=num_heads, d_k=d_k), layout).flatten(-2)

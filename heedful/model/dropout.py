@@ -25,7 +25,7 @@ class Dropout(nn.Dropout):
             return x_TD
         if self.seed_1 is None:
             return drawn_dropout(x_TD, self.p) if x_TD.device.type == "cpu" else super().forward(x_TD)
-        from heedful.model.kernels.add_norm import seeded_dropout  # needs Triton, which is not everywhere
+        from heedful.fast.cuda.add_norm import seeded_dropout  # needs Triton, which is not everywhere
 
         seed_1 = self.seed_1 + (stream << 40) if stream else self.seed_1
         return seeded_dropout(x_TD, seed_1=seed_1, dropout=self.p)

@@ -20,6 +20,6 @@ class FeedForward(nn.Module):
         return output_TD
 
     def _fused(self, x_TD: Tensor) -> Tensor:
-        from heedful.model.kernels.feed_forward import feed_forward  # needs Triton, which is not everywhere
+        from heedful.fast.cuda.feed_forward import feed_forward  # needs Triton, which is not everywhere
 
         return feed_forward(x_TD, self.W_1.weight, self.W_1.bias, self.W_2.weight, self.W_2.bias)

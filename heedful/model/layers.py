@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from heedful.config import ModelConfig
+from heedful.config.settings import ModelConfig
 from heedful.model.attention import MultiHeadAttention
 from heedful.model.dropout import Dropout, seed_dropout
 from heedful.model.feed_forward import FeedForward
-from heedful.packed import Layout
+from heedful.model.packed import Layout
 
 LAYER_NORM_EPS = 1e-5
 
@@ -29,7 +29,7 @@ class AddAndNorm(nn.Module):
         return normed_TD
 
     def _fused(self, x_TD: Tensor, sublayer_TD: Tensor) -> Tensor:
-        from heedful.model.kernels.add_norm import add_norm  # needs Triton, which is not everywhere
+        from heedful.fast.cuda.add_norm import add_norm  # needs Triton, which is not everywhere
 
         dropout = self.dropout.p if self.training else 0.0
         scale_D, shift_D, seed_1 = self.norm.weight, self.norm.bias, self.dropout.seed_1

@@ -1,7 +1,7 @@
 """The Transformer (§3): encoder, decoder and projection, on packed batches.
 
 It knows configuration and packed tokens; no text, no files, no optimizer, no search. Decoding with a cache, one token
-at a time, is in `state.py`.
+at a time, is in `decoding.py`.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from heedful.config import ModelConfig
+from heedful.config.settings import ModelConfig
 from heedful.model.embedding import Embedding, LearnedPositions, SinusoidalPositions
 from heedful.model.layers import DecoderLayer, EncoderLayer
-from heedful.packed import Packed
+from heedful.model.packed import Packed
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,1 @@
+"""What you type and see: one file a command, progress, the demo."""

@@ -1,0 +1,104 @@
+"""`heedful info`, `config` and `average`: what a model is, what its settings are, and the mean of several."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from heedful.cli.commands.options import FILE, layers_of, preset_option, recipe_argument, set_option
+from heedful.cli.messages import say
+from heedful.errors import counted
+
+if TYPE_CHECKING:
+    from heedful.config.settings import ModelConfig
+    from heedful.model.sizes import Shapes
+
+
+def echo_sizes(model: ModelConfig, vocab_size: int, shapes: Shapes) -> None:
+    """Where the parameters are; `shapes` are theirs."""
+    from heedful.model.sizes import count
+
+    layers = {"encoder": model.encoder_layers, "decoder": model.decoder_layers}
+    vocabulary, positions = count(shapes, "embedding.weight_VD"), count(shapes, "embedding.positions.")
+    click.echo(f"vocabulary    {vocab_size:,} word pieces, {vocabulary:,} parameters")
+    if positions:
+        kind = f"{model.max_positions:,} learned" if model.positions == "learned" else model.positions
+        click.echo(f"positions     {kind}, {positions:,} parameters")
+    for stack, num in layers.items():
+        click.echo(f"{stack}       {counted(num, 'layer')} of {count(shapes, f'{stack}.0.'):,} parameters")
+    click.echo(f"heads         {model.num_heads} with d_k {model.head_d_k} and d_v {model.head_d_v}")
+    click.echo(f"parameters    {count(shapes):,}")
+
+
+@click.command(short_help="Sizes and parameter counts of a model.")
+@click.argument("model", type=FILE, required=False)
+@preset_option
+@set_option
+def info(model: Path | None, preset: str | None, settings: tuple[str, ...]) -> None:
+    """Sizes and parameter counts of a MODEL, or of a preset."""
+    from heedful.config.settings import DEFAULT_PRESET, PRESETS, resolve, setting
+    from heedful.config.settings import preset as preset_layer
+    from heedful.data.tokenizer import Tokenizer
+    from heedful.errors import ConfigError
+    from heedful.model.checkpoint import find_model, load_config, load_shapes
+    from heedful.model.sizes import shapes_of_new
+
+    if model is None:
+        config = resolve(preset_layer(preset or DEFAULT_PRESET), *map(setting, settings))
+        vocab_size = config.tokenizer.vocab_size
+        return echo_sizes(config.model, vocab_size, shapes_of_new(config.model, vocab_size))
+    if preset or settings:
+        raise click.UsageError("--preset and --set show what a new model would be; they go without MODEL")
+    if str(model) in PRESETS and not model.exists():
+        raise ConfigError(f"{model}: no such folder; the sizes of the preset are shown by --preset {model}")
+    files = find_model(model)
+    config = load_config(files.config)
+    click.echo(f"weights       {files.weights}")
+    click.echo(f"languages     {config.data.source_language or '?'} → {config.data.target_language or '?'}")
+    echo_sizes(config.model, Tokenizer.load(files.tokenizer).vocab_size, load_shapes(files.weights))
+
+
+@click.command(short_help="All settings, as TOML.")
+@recipe_argument
+@preset_option
+@set_option
+def config(recipe: Path | None, preset: str | None, settings: tuple[str, ...]) -> None:
+    """All settings as TOML: of a preset, a recipe, or both with --set over them.
+
+    Sizes that follow from others unless they are set stand behind a #.
+    """
+    from heedful.config.settings import DEFAULT_PRESET, all_settings, resolve
+    from heedful.config.settings import preset as preset_layer
+
+    name, layers = layers_of(recipe, preset, {}, settings)
+    click.echo(all_settings(resolve(preset_layer(name or DEFAULT_PRESET), *layers)), nl=False)
+
+
+@click.command(short_help="Average the weights of several checkpoints.")
+@click.argument("checkpoints", type=FILE, nargs=-1, required=True)
+@click.option("-o", "--output", type=FILE, required=True, help="Model folder to write.")
+def average(checkpoints: tuple[Path, ...], output: Path) -> None:
+    """Average the weights of several CHECKPOINTS of one run into a model folder."""
+    from heedful.errors import CheckpointError
+    from heedful.model.checkpoint import average as mean
+    from heedful.model.checkpoint import check_same_model, find_model, load_config, save_model
+
+    if output.exists():
+        raise CheckpointError(f"{output}: is there already; name a new folder")
+    files = [find_model(path) for path in checkpoints]
+    if len(files) == 1:
+        raise CheckpointError(_no_average(checkpoints[0]))
+    check_same_model(files)
+    save_model(output, mean([f.weights for f in files]), load_config(files[0].config), files[0].tokenizer)
+    say(f"the average of {counted(len(files), 'checkpoint')} is in {output}")
+
+
+def _no_average(path: Path) -> str:
+    """A run's model is the average of its last checkpoints already; a copy is not what was asked for."""
+    from heedful.data.run_folder import CHECKPOINTS
+
+    run = path.parent.parent if path.parent.name == CHECKPOINTS else path
+    several = run / CHECKPOINTS / "step-*" if (run / CHECKPOINTS).is_dir() else f"RUN/{CHECKPOINTS}/step-*"
+    return f"{path}: one model alone has no average; name several checkpoints of a run, such as {several}"

@@ -1,0 +1,85 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from heedful.config.settings import Layer
+
+FILE = click.Path(path_type=Path)
+MODEL_HELP = "Run folder, model folder or checkpoint; several make an ensemble."
+DEVICES, ENGINES = click.Choice(["auto", "cpu", "cuda", "mps"]), click.Choice(["auto", "torch", "ctranslate2"])
+
+
+def _the_only(context: click.Context, parameter: click.Parameter, models: tuple[Path, ...]) -> Path:
+    """Elsewhere several models translate together; who gives several here would not get that."""
+    if len(models) > 1:
+        raise click.BadParameter(f"one model is asked for here, and {len(models)} are given; leave out all but one")
+    return models[0]
+
+
+model_option = click.option("-m", "--model", "models", type=FILE, required=True, multiple=True, help=MODEL_HELP)
+one_model_option = click.option(
+    "-m",
+    "--model",
+    type=FILE,
+    required=True,
+    multiple=True,
+    callback=_the_only,
+    help="Run folder, model folder or checkpoint.",
+)
+device_option = click.option("--device", type=DEVICES, default="auto", show_default=True)
+engine_option = click.option("--engine", type=ENGINES, default="auto", show_default=True)
+precision_option = click.option(
+    "--precision",
+    type=click.Choice(["auto", "fp32"]),
+    default="auto",
+    show_default=True,
+    help="auto is bf16 on CUDA, and int8 by ctranslate2; in fp32 a line hardly depends on the others.",
+)
+split_option = click.option(
+    "--no-split",
+    "split",
+    is_flag=True,
+    flag_value=False,
+    default=True,
+    help="One segment a line, whatever sentences it holds.",
+)
+set_option = click.option("--set", "settings", multiple=True, metavar="A.B=C", help="A setting: model.d_ff=1024.")
+preset_option = click.option("--preset", metavar="NAME", help="tiny, small, base (the default: the paper's) or big.")
+recipe_argument = click.argument("recipe", type=FILE, required=False)
+
+
+def layers_of(
+    recipe: Path | None, preset: str | None, flags: Layer, settings: tuple[str, ...]
+) -> tuple[str | None, list[Layer]]:
+    """The preset's name, and recipe < flags < --set."""
+    from heedful.config.recipe import read_recipe
+    from heedful.config.settings import setting
+
+    named, recipe_layer = read_recipe(recipe) if recipe else (None, {})
+    layers = [setting(text) for text in settings]
+    _refuse_two_values(flags, layers)
+    return preset or named, [recipe_layer, flags, *layers]
+
+
+def _refuse_two_values(flags: Layer, settings: list[Layer]) -> None:
+    """A setting that is given twice on one command line must be given alike."""
+    from heedful.errors import ConfigError
+
+    given = {(section, field): (value, _flag(field)) for section in flags for field, value in flags[section].items()}
+    for layer in settings:
+        ((section, fields),) = layer.items()
+        ((field, value),) = fields.items()
+        before, option = given.setdefault((section, field), (value, "--set"))
+        if before is not value and before != value:  # NaN, which is refused later, is not equal to itself
+            name = f"{section}.{field}"
+            raise ConfigError(f"{name} is given twice: {before!r} by {option} and {value!r} by --set; leave one out")
+
+
+def _flag(field: str) -> str:
+    return f"--{field.replace('_', '-')}"

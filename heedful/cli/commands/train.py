@@ -1,0 +1,163 @@
+"""`heedful train`: text files → a translator."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from heedful.cli.commands.models import echo_sizes
+from heedful.cli.commands.options import FILE, device_option, layers_of, preset_option, recipe_argument, set_option
+from heedful.cli.messages import say
+
+if TYPE_CHECKING:
+    from heedful.config.settings import Config, Layer
+    from heedful.train.run.planning import Order
+
+
+@click.command(short_help="Train from aligned text files, or go on.")
+@recipe_argument
+@click.option("-s", "--source", type=FILE, multiple=True, help="Training text, one sentence a line (.gz, .xz); or TSV.")
+@click.option("-t", "--target", type=FILE, multiple=True, help="Its translation, line by line.")
+@click.option("--valid-source", type=FILE, multiple=True, help="Text to validate on.")
+@click.option("--valid-target", type=FILE, multiple=True, help="Its translation.")
+@click.option("-o", "--output", "run", type=FILE, required=True, help="Run folder; one that exists is gone on with.")
+@preset_option
+@set_option
+@click.option("--steps", type=int, help="train.steps")
+@click.option("--precision", type=click.Choice(["fp32", "bf16", "fp64"]), help="train.precision")
+@device_option
+@click.option("--from", "from_model", type=FILE, metavar="MODEL", help="Fine-tune this model.")
+@click.option("--nproc", type=click.IntRange(1), default=1, help="Processes on this machine (one for each GPU).")
+@click.option("--dry-run", is_flag=True, help="Print settings, sizes, memory, time and warnings, and leave.")
+def train(
+    recipe: Path | None,
+    run: Path,
+    preset: str | None,
+    settings: tuple[str, ...],
+    device: str,
+    from_model: Path | None,
+    nproc: int,
+    dry_run: bool,
+    **flags: Any,
+) -> None:
+    """Train a translator from aligned text files, or go on with a run."""
+    from heedful.config.recipe import by_author
+    from heedful.train.run.planning import Order
+
+    name, (of_file, *layers) = layers_of(recipe, preset, _flag_layer(**flags), settings)
+    title = recipe.stem if recipe else ""
+    order = Order(run, name, tuple(layers), from_model, device, title, *by_author(recipe, of_file))
+    if dry_run:
+        return _dry_run(order, nproc)
+    sys.exit(_launch(order, nproc) if nproc > 1 else _train_here(order))
+
+
+def _flag_layer(
+    source: tuple[Path, ...],
+    target: tuple[Path, ...],
+    valid_source: tuple[Path, ...],
+    valid_target: tuple[Path, ...],
+    steps: int | None,
+    precision: str | None,
+) -> Layer:
+    """The flags that are settings, under the settings' names."""
+    files = {"source": source, "target": target, "valid_source": valid_source, "valid_target": valid_target}
+    data = {name: [str(path) for path in paths] for name, paths in files.items() if paths}
+    training = {"steps": steps, "precision": precision}
+    return {"data": data, "train": {name: value for name, value in training.items() if value is not None}}
+
+
+def _train_here(order: Order) -> int:
+    """Train in this process; a signal ends the run after a checkpoint."""
+    from heedful.cli.progress import display
+    from heedful.train.run.interruption import leave_with_launcher
+    from heedful.train.run.pipeline import interruptible, run_training
+
+    leave_with_launcher()
+    with interruptible(order.run, say=say) as interruption, display() as shown:
+        outcome = run_training(order, say=say, on_record=shown.show, stop=interruption.requested)
+    if outcome.model is None:
+        return interruption.exit_code
+    if int(os.environ.get("RANK", "0")) == 0:
+        say(f'the model is in {outcome.model}; try: echo "…" | heedful translate -m {quote(str(outcome.run))}')
+    return 0
+
+
+def _launch(order: Order, nproc: int) -> int:
+    """Prepare here, where an error is one line; then let torchrun start the processes."""
+    from heedful.model.device import choose_device
+    from heedful.train.processes import World, check_micro_batches
+    from heedful.train.run.interruption import run_torchrun
+    from heedful.train.run.pipeline import interruptible, prepare_run
+    from heedful.train.run.planning import plan
+
+    choose_device(order.device, local_rank=nproc - 1)
+    check_micro_batches(World(size=nproc), plan(order).config.train.micro_batches)
+    with interruptible(order.run, say=say):
+        prepare_run(order, say=say)
+    return run_torchrun(nproc, sys.argv[1:], say=say)
+
+
+def _dry_run(order: Order, nproc: int) -> None:
+    from heedful.config.settings import to_toml
+    from heedful.data.run_folder import TOKENIZER
+    from heedful.model.device import choose_device
+    from heedful.model.sizes import memory_estimate, shapes_of_new
+    from heedful.train.processes import World, check_micro_batches
+    from heedful.train.run.planning import missing_text, plan, warnings
+
+    made = plan(order)
+    config = made.config
+    check_micro_batches(World(size=nproc), config.train.micro_batches)
+    vocab_size = _vocab_size(order.run / TOKENIZER, config)
+    click.echo(to_toml(config))
+    echo_sizes(config.model, vocab_size, shapes_of_new(config.model, vocab_size))
+    # A device that is named need not be here: what is to run elsewhere can be looked at anywhere.
+    device = choose_device("auto").type if order.device == "auto" else order.device
+    memory = memory_estimate(config, vocab_size, device=device)
+    click.echo(
+        f"memory        about {memory.total / 1e9:.1f} GB a process in fp32: {memory.parameters / 1e9:.1f} weights and "
+        f"optimizer, {memory.activations / 1e9:.1f} activations, {memory.logits / 1e9:.1f} logits"
+    )
+    click.echo(f"time          {_time(order, config, vocab_size, nproc)}")
+    for line in made.scaled:
+        say(line)
+    for name in missing_text(order.run, config):
+        say(f"warning: {name}: no such file; training needs it")
+    for warning in warnings(order, config, device):
+        say(warning)
+
+
+def _time(order: Order, config: Config, vocab_size: int, nproc: int) -> str:
+    """How long this machine will take for the steps that are to be done, if it has the device."""
+    from heedful.errors import DeviceError, about, counted
+    from heedful.model.checkpoint import checkpoint_steps
+    from heedful.model.device import choose_device
+    from heedful.train.estimate import estimate
+
+    steps = config.train.steps - max(checkpoint_steps(order.run), default=0)
+    if steps <= 0:
+        return f"none: all {counted(config.train.steps, 'step')} are done"
+    try:
+        device = choose_device(order.device)
+        measured = estimate(config, vocab_size, device)
+    except DeviceError as error:
+        return f"not measured: {error}"
+    seconds = measured.seconds_per_step / (nproc if device.type == "cuda" else 1)  # a CPU is shared by all processes
+    digits = 2 if seconds < 10 else 0
+    return (
+        f"about {about(steps * seconds)} on this machine: {counted(steps, 'step')} of {seconds:,.{digits}f} s on "
+        f"{measured.where}, scaled from a slice of {measured.rows:,} tokens; validations and checkpoints come on top"
+    )
+
+
+def _vocab_size(own: Path, config: Config) -> int:
+    """That of the tokenizer, where there is one; else as many as it is to learn."""
+    from heedful.data.tokenizer import Tokenizer
+
+    return Tokenizer.load(own).vocab_size if own.exists() else config.tokenizer.vocab_size

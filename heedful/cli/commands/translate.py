@@ -1,0 +1,274 @@
+"""`heedful translate`: one line out for each line in."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import replace
+from itertools import combinations
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+from heedful.cli.commands.options import (
+    FILE,
+    device_option,
+    engine_option,
+    model_option,
+    precision_option,
+    split_option,
+)
+from heedful.cli.messages import say
+from heedful.errors import counted
+
+if TYPE_CHECKING:
+    from heedful.translate.engine import SearchOptions
+    from heedful.translate.json_records import Details
+    from heedful.translate.translation import Translation, Translator
+
+
+ALTERNATIVES = (
+    "With --format jsonl: the N likeliest words at the place of each word of the best translation, most often itself "
+    "among them, with the probability of the piece that they begin with."
+)
+
+
+@click.command(short_help="Translate a file or stdin, line by line.")
+@model_option
+@click.argument("file", type=click.Path(path_type=Path, allow_dash=True), default="-")
+@click.option("-o", "--output", type=FILE, help="Write here instead of to stdout (-).")
+@click.option("-b", "--beam-size", type=int, help="Default: decode.beam_size of the model.")
+@click.option("--alpha", type=float, help="Length penalty. Default: decode.alpha of the model.")
+@click.option("--max-extra", type=int, help="Default: decode.max_extra of the model.")
+@click.option("--greedy", is_flag=True, help="The likeliest token at each step: a beam of 1.")
+@click.option("--n-best", type=int, default=1, show_default=True, help="So many hypotheses of each line.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "nbest", "jsonl"]),
+    default=None,
+    help="Default: text; nbest with --n-best over 1.",
+)
+@click.option("--sample", is_flag=True, help="Draw tokens instead of searching.")
+@click.option("--temperature", type=float, default=1.0, show_default=True, help="With --sample.")
+@click.option("--top-k", type=int, default=0, help="With --sample: of the K likeliest tokens; 0: of all.")
+@click.option("--top-p", type=float, default=1.0, help="With --sample: of the likeliest with this share.")
+@click.option("--seed", type=int, default=1, show_default=True, help="With --sample.")
+@click.option("--prefix", type=FILE, help="File with what each translation must begin with, line by line.")
+@split_option
+@click.option("--alignments", type=FILE, help="Write word alignments here, as Pharaoh does: 0-0 1-2.")
+@click.option("--alternatives", type=click.IntRange(0), default=0, help=ALTERNATIVES)
+@engine_option
+@precision_option
+@device_option
+def translate(
+    models: tuple[Path, ...],
+    file: Path,
+    output: Path | None,
+    form: str | None,
+    prefix: Path | None,
+    split: bool,
+    alignments: Path | None,
+    alternatives: int,
+    engine: str,
+    precision: str,
+    device: str,
+    **search: Any,
+) -> None:
+    """Translate FILE (- is stdin): one line out for each line in, in order, and nothing else.
+
+    A line is translated sentence by sentence.
+    """
+    from heedful.data.lines import input_lines
+    from heedful.translate.translation import Translator
+
+    form = form or ("text" if search["n_best"] == 1 else "nbest")
+    if alternatives and form != "jsonl":
+        raise click.UsageError("--alternatives goes with --format jsonl")
+    if form == "text" and search["n_best"] > 1:
+        raise click.UsageError(
+            f"--n-best {search['n_best']} goes with --format nbest or jsonl; text has the best one alone"
+        )
+    _refuse_what_would_not_count(search)
+    _refuse_to_overwrite({"FILE": file, "--prefix": prefix, "-o": output, "--alignments": alignments})
+    _refuse_a_sentence(file)
+    _refuse_other_than_lines(file, prefix)
+    _refuse_uneven(file, prefix)
+    translator = Translator.load(*models, device=device, engine=engine, precision=precision)
+    _note_unfinished(models)
+    note_engine(translator)
+    gc.freeze()  # what was loaded stays: nobody need look through it for garbage, again and again
+    options = replace(search_options(translator.options, **search), token_scores=form == "jsonl")
+    details = _details(translator, models[0], device, alternatives, options) if alignments or form == "jsonl" else None
+    prefixes = input_lines(prefix) if prefix else None
+    translations = _translations(translator, file, options, prefixes, split)
+    cut = write_translations(translations, form, output, alignments, details)
+    if cut:
+        limit, what = translator.config.data.max_length, "with a sentence longer" if split else "longer"
+        say(
+            f"{counted(len(cut), 'line')} {what} than data.max_length = {limit} pieces of the model, "
+            f"the first is line {cut[0]:,}: cut there, translated in parts and joined"
+        )
+
+
+def _note_unfinished(models: tuple[Path, ...]) -> None:
+    from heedful.model.checkpoint import steps_so_far
+
+    for model in models:
+        if so_far := steps_so_far(model):
+            say(f"{model} is not finished: step {so_far[0]:,} of {so_far[1]:,}")
+
+
+def note_engine(translator: Translator) -> None:
+    """Why the torch engine translates, where a faster one is here and cannot compute this model."""
+    computing = translator.engine.computing(translator.options)
+    if computing.reason:
+        say(f"{computing.engine} translates: {computing.reason}")
+
+
+def _refuse_a_sentence(file: Path) -> None:
+    """Who gives the text itself, as to `heedful attend`, is told how it gets here."""
+    from heedful.data.lines import STDIN
+    from heedful.errors import DataError
+
+    if file != STDIN and not os.path.exists(file) and len(str(file).split()) > 1:  # which may be too long for a name
+        raise DataError(f'{file}: no such file; a sentence comes by stdin: echo "…" | heedful translate -m MODEL')
+
+
+def _refuse_other_than_lines(file: Path, prefix: Path | None) -> None:
+    """A file of both sides, or no plain text, before the model is loaded; stdin is looked at when it is read."""
+    from heedful.data.corpus import refuse_other_than_text, refuse_tsv
+    from heedful.data.lines import STDIN
+
+    for path in (path for path in (file, prefix) if path not in (None, STDIN)):
+        refuse_tsv(path)
+        refuse_other_than_text(path)
+
+
+def _refuse_uneven(file: Path, prefix: Path | None) -> None:
+    """Where both can be read twice; else it is found when one of them ends."""
+    from heedful.data.corpus import read_lines
+    from heedful.errors import DataError
+
+    if prefix is None or not (prefix.is_file() and file.is_file()):
+        return
+    num_prefixes, num_lines = (sum(1 for _ in read_lines(path)) for path in (prefix, file))
+    if num_prefixes != num_lines:
+        raise DataError(
+            f"--prefix {prefix} has {counted(num_prefixes, 'line')} but {file} has {num_lines:,}; give one for each, "
+            f"an empty one where the translation may begin as it likes"
+        )
+
+
+def _refuse_what_would_not_count(search: dict[str, Any]) -> None:
+    """Options of another way to search than the one that was asked for."""
+    context = click.get_current_context()
+    given = {name for name in search if context.get_parameter_source(name) is ParameterSource.COMMANDLINE}
+    for name in ("temperature", "top_k", "top_p", "seed"):
+        if name in given and not search["sample"]:
+            raise click.UsageError(f"--{name.replace('_', '-')} goes with --sample")
+    for name in ("greedy", "beam_size"):
+        if name in given and search["sample"]:
+            raise click.UsageError(f"--{name.replace('_', '-')} does not go with --sample, which has no beam")
+    if search["greedy"] and search["beam_size"] not in (None, 1):
+        raise click.UsageError(f"--greedy is a beam of 1; leave it or --beam-size {search['beam_size']} out")
+
+
+def _refuse_to_overwrite(files: dict[str, Path | None]) -> None:
+    """One file under two names: what is read would be replaced by what is written; and stdin is read once."""
+    if files["FILE"] == files["--prefix"] == Path("-"):
+        raise click.UsageError("FILE and --prefix are both stdin; name a file for one of them")
+    if files["-o"] in (None, Path("-")) and files["--alignments"] == Path("-"):
+        raise click.UsageError("translations and --alignments are both for stdout; name a file for one of them")
+    named = {name: path for name, path in files.items() if path is not None and path != Path("-")}
+    for (other, before), (name, path) in combinations(named.items(), 2):
+        if name in ("-o", "--alignments") and _is_same(before, path):
+            raise click.UsageError(f"{name} {path} is the file of {other}, and would replace it; name another one")
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    """Some disks take large and small letters for the same. (A hard link is another file: it is replaced.)"""
+    one, other = one.resolve(), other.resolve()
+    is_alike = one.parent == other.parent and one.name.casefold() == other.name.casefold()
+    return one == other or (is_alike and one.exists() and other.exists() and one.samefile(other))
+
+
+def _details(translator: Translator, model: Path, device: str, alternatives: int, options: SearchOptions) -> Details:
+    from heedful.translate.alignment import Aligner
+    from heedful.translate.json_records import Details
+
+    return Details(translator, Aligner.load(model, device=device), alternatives, options)
+
+
+def write_translations(
+    translations: Iterator[Translation],
+    form: str,
+    output: Path | None,
+    alignments: Path | None = None,
+    details: Details | None = None,
+) -> list[int]:
+    """Write them as they come; returns the numbers of the lines that were cut, too long for the model."""
+    from heedful.data.lines import STDOUT, output_file
+
+    cut: list[int] = []
+    with output_file(output) as out, output_file(alignments) if alignments else nullcontext() as links:
+        for number, translation in enumerate(translations):
+            out.writelines([f"{line}\n" for line in _formatted(form, number, translation, details)])
+            if output in (None, STDOUT):  # who reads it may be waiting for this line
+                out.flush()
+            if links is not None and details is not None:
+                links.write(f"{details.alignment(translation)}\n")
+            if translation.is_cut:
+                cut.append(number + 1)
+    return cut
+
+
+def search_options(
+    model: SearchOptions,
+    beam_size: int | None,
+    alpha: float | None,
+    max_extra: int | None,
+    greedy: bool,
+    n_best: int,
+    sample: bool,
+    **sampling: Any,
+) -> SearchOptions:
+    """What the flags say over what the model's configuration says."""
+    from heedful.translate.engine import Sampling, SearchOptions
+
+    return SearchOptions(
+        beam_size=1 if greedy else (beam_size if beam_size is not None else max(model.beam_size, n_best)),
+        alpha=model.alpha if alpha is None else alpha,
+        max_extra=model.max_extra if max_extra is None else max_extra,
+        n_best=n_best,
+        sampling=Sampling(**sampling) if sample else None,
+    )
+
+
+def _translations(
+    translator: Translator, file: Path, options: SearchOptions, prefixes: Iterator[str] | None, split: bool
+) -> Iterator[Translation]:
+    """From stdin what has come is translated at once. (Samples depend on a line's number, so they need one stream.)"""
+    from heedful.data.lines import STDIN, bursts, input_lines
+
+    if file != STDIN or prefixes is not None or options.sampling is not None:
+        yield from translator.translate_lines(input_lines(file), options=options, prefixes=prefixes, split=split)
+        return
+    for burst in bursts(input_lines(file)):
+        yield from translator.translate_lines(burst, options=options, split=split)
+
+
+def _formatted(form: str, number: int, translation: Translation, details: Details | None) -> list[str]:
+    """text: the best one; nbest: `i ||| text ||| features ||| score` as Moses writes it; jsonl: all there is."""
+    if form == "text":
+        return [translation.text]
+    if details is not None and form == "jsonl":
+        return [json.dumps(details.record(translation), ensure_ascii=False)]
+    # A blank line has one translation, a blank one, which is certain: no number is missing.
+    found = [(h.text, h.log_prob, h.score) for h in translation.hypotheses] or [("", 0.0, 0.0)]
+    return [f"{number} ||| {text} ||| logprob={log_prob:.4f} ||| {score:.4f}" for text, log_prob, score in found]

@@ -1,1 +1,0 @@
-"""The commands, one file for what belongs together. Nothing imports them but `cli.py`."""

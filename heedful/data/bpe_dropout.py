@@ -1,0 +1,172 @@
+"""BPE-dropout (Provilkov et al., 2020, arXiv 1910.13267; not in the paper): the same words in other pieces.
+
+Pairs of neighbouring pieces are merged as ever, the most important merge first; but each time every possible merge is
+left out with the probability `dropout`, and when none remains the word is done (their algorithm 1).
+
+SentencePiece can draw too, but what it draws differs from process to process. Here a draw follows from the seed, the
+word and the draw's number alone. A word has at most `DRAWS` draws, so that frequent words are not merged anew each
+time. It knows words and pieces; no files, no pairs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Iterator, Sequence
+from itertools import chain, count, groupby, pairwise, repeat
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from heedful.data.tokenizer import SPACE, Tokenizer, WordNumbers, lengths_of_texts, normalise, take_slices
+
+DRAWS = 32
+NEVER = 2**31  # the rank of what is no piece
+LONGEST_WORD = 64  # characters; the time grows with the square of them, and longer words are encoded plainly
+_REMEMBERED_WORDS = 2**18  # with their draws up to 250 MB
+
+State: TypeAlias = tuple[list[str], list[int]]  # the pieces of a word, and the rank of each merge of neighbours
+
+
+class DrawingEncoder:
+    """Encodes many texts into one array, each word by one of its draws. A draw is made when it is first asked for.
+
+    Draw k of word w has the number w · DRAWS + k. The draws are forgotten when they become too many.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, *, dropout: float, seed: int) -> None:
+        self._tokenizer, self._merges = tokenizer, Merges(tokenizer)
+        self._dropout, self._seed = dropout, seed
+        self._forget()
+
+    def _forget(self) -> None:
+        self._numbers, self._words = WordNumbers(), list[str]()
+        self._ids: npt.NDArray[np.int32] = np.empty(0, np.int32)
+        self._starts: npt.NDArray[np.int64] = np.empty(0, np.int64)
+        self._lengths: npt.NDArray[np.int32] = np.empty(0, np.int32)  # −1: not made yet
+
+    def encode(
+        self, texts: Sequence[str], bits: np.random.PCG64, *, times: int
+    ) -> Iterator[tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]]:
+        """Again and again the ids of all texts in one row, without eos, and the number of ids of each text.
+
+        Random bits say which draw of a word is taken.
+        """
+        words_by_text = [normalise(text).split(" ") for text in texts]
+        words_W = self._look_up(words_by_text)
+        raw_KW = bits.random_raw(times * len(words_W)).reshape(times, len(words_W))
+        draws_KW = words_W * DRAWS + (raw_KW % np.uint64(DRAWS)).astype(np.int64)
+        self._draw(np.unique(draws_KW[self._lengths[draws_KW] < 0]))
+        for draws_W in draws_KW:
+            lengths_W = self._lengths[draws_W].astype(np.int64)
+            yield take_slices(self._ids, self._starts[draws_W], lengths_W), lengths_of_texts(words_by_text, lengths_W)
+
+    def _look_up(self, words_by_text: Sequence[Sequence[str]]) -> npt.NDArray[np.int64]:
+        if len(self._words) > _REMEMBERED_WORDS:
+            self._forget()
+        words_W, new = self._numbers.look_up(words_by_text), self._numbers.take_new()
+        self._words += new
+        self._starts = np.append(self._starts, np.zeros(len(new) * DRAWS, np.int64))
+        self._lengths = np.append(self._lengths, np.full(len(new) * DRAWS, -1, np.int32))
+        return words_W
+
+    def _draw(self, new_D: npt.NDArray[np.int64]) -> None:
+        """Make the draws of these numbers, which are in order."""
+        ids = list(chain.from_iterable(self._draws(w, draws) for w, draws in groupby(new_D.tolist(), word_of)))
+        lengths_D = np.fromiter(map(len, ids), np.int32, len(ids))
+        self._lengths[new_D] = lengths_D
+        self._starts[new_D] = len(self._ids) + np.cumsum(lengths_D) - lengths_D
+        self._ids = np.append(self._ids, np.fromiter(chain.from_iterable(ids), np.int32))
+
+    def _draws(self, number: int, draws: Iterator[int]) -> Iterator[list[int]]:
+        """Some draws of one word."""
+        word = self._words[number]
+        if len(word) > LONGEST_WORD:
+            return repeat(self._tokenizer.encode(word), len(list(draws)))
+        road = self._merges.road(word)
+        names = (f"{self._seed} {draw % DRAWS} {word}" for draw in draws)
+        return (self._merges.leave(road, chances(name, dropout=self._dropout)) for name in names)
+
+
+def word_of(draw: int) -> int:
+    """The number of the word that a draw is of."""
+    return draw // DRAWS
+
+
+def chances(name: str, *, dropout: float) -> Iterator[bool]:
+    """Whether a merge is possible, again and again: numbers of 16 bits that follow from the name."""
+    threshold = round(dropout * 2**16)
+    for block in count():
+        digest = hashlib.shake_128(f"{block} {name}".encode()).digest(64)
+        yield from (number >= threshold for number in struct.unpack("<32H", digest))
+
+
+class Merges:
+    """What byte-pair encoding does to a word, by the vocabulary of a tokenizer: early pieces are important ones."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        pieces = tokenizer.pieces(range(tokenizer.vocab_size))
+        self._ids = {piece: number for number, piece in enumerate(pieces) if tokenizer.is_ordinary(number)}
+        self._byte_ids = [pieces.index(f"<0x{byte:02X}>") for byte in range(256)]
+
+    def merge(self, word: str, chances: Iterator[bool]) -> list[int]:
+        """The ids of the word's pieces; when a merge is thought of, the next chance says whether it is possible."""
+        pieces, ranks = self._begin(word)
+        while (place := _best_merge(ranks, chances)) is not None:
+            self._merge_at(place, pieces, ranks)
+        return self._ids_of(pieces)
+
+    def road(self, word: str) -> list[State]:
+        """The word before each of its plain merges, and after the last one."""
+        pieces, ranks = self._begin(word)
+        states = [(pieces.copy(), ranks.copy())]
+        while (place := _best_merge(ranks, repeat(True))) is not None:
+            self._merge_at(place, pieces, ranks)
+            states.append((pieces.copy(), ranks.copy()))
+        return states
+
+    def leave(self, road: list[State], chances: Iterator[bool]) -> list[int]:
+        """What `merge` gives: it goes the plain road as long as the chances allow, so that this need not be gone."""
+        *before, last = road
+        state = next((state for state in before if not next(chances)), None)
+        if state is None:
+            return self._ids_of(last[0])
+        pieces, ranks = state[0].copy(), state[1].copy()
+        place = _second_merge(ranks, chances)
+        while place is not None:
+            self._merge_at(place, pieces, ranks)
+            place = _best_merge(ranks, chances)
+        return self._ids_of(pieces)
+
+    def _begin(self, word: str) -> State:
+        pieces = [SPACE, *word] if word else []
+        return pieces, [self._ids.get(left + right, NEVER) for left, right in pairwise(pieces)]
+
+    def _merge_at(self, place: int, pieces: list[str], ranks: list[int]) -> None:
+        pieces[place : place + 2] = [pieces[place] + pieces[place + 1]]
+        del ranks[place]
+        for left in range(max(0, place - 1), min(place + 1, len(ranks))):
+            ranks[left] = self._ids.get(pieces[left] + pieces[left + 1], NEVER)
+
+    def _ids_of(self, pieces: list[str]) -> list[int]:
+        """A character that the vocabulary lacks is spelled in bytes."""
+        ids: list[int] = []
+        for piece in pieces:
+            number = self._ids.get(piece)
+            ids += [self._byte_ids[byte] for byte in piece.encode()] if number is None else [number]
+        return ids
+
+
+def _best_merge(ranks: list[int], chances: Iterator[bool]) -> int | None:
+    """The place of the most important merge that is possible; others need not be thought of."""
+    first = min(ranks, default=NEVER)
+    if first == NEVER:
+        return None
+    return ranks.index(first) if next(chances) else _second_merge(ranks, chances)
+
+
+def _second_merge(ranks: list[int], chances: Iterator[bool]) -> int | None:
+    """The same where the most important merge is known to be impossible."""
+    _, *others = sorted((rank, place) for place, rank in enumerate(ranks) if rank != NEVER)
+    return next((place for _, place in others if next(chances)), None)

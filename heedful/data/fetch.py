@@ -1,0 +1,376 @@
+"""A data set of the catalogue → aligned text files in a folder: fetch, check, take the text out, write it.
+
+Downloads lie in `downloads/` under their own names, whoever put them there: what is there is checked and not fetched
+again, so that all works without a network. A broken download goes on where it broke. What was found is remembered in
+`fetch.json`; a file without a published digest is trusted the first time that a text came of it, and must stay the
+same after. A text that is not as we wrote it is somebody's work, and never written over. Nothing is unpacked under a
+name that an archive chose: members that the catalogue names are read, and the rest is left alone. One process at a
+time writes to a folder.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import re
+import shutil
+import tarfile
+import urllib.error
+import urllib.parse
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from itertools import chain
+from pathlib import Path
+from typing import IO, cast
+
+import msgspec
+from msgspec import Struct
+
+from heedful.data.atomic import write_whole
+from heedful.data.catalogue import DataSet, Download, Form, Piece, Split
+from heedful.data.download import BLOCK_BYTES, NO_NETWORK, Say, download_to
+from heedful.data.lock import held
+from heedful.errors import ConfigError, DataError
+
+DOWNLOADS, RECORD, PIECES, LOCK = "downloads", "fetch.json", ".pieces", ".fetch.lock"
+
+_DAMAGED = (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError)
+
+
+class Fetched(Struct, frozen=True):
+    """A download as it was found. `published`: its digest is that of the catalogue; else the first one was trusted."""
+
+    url: str
+    size: int
+    sha256: str
+    published: bool
+
+
+class Written(Struct, frozen=True):
+    """A text file that was written."""
+
+    lines: int
+    sha256: str
+
+
+class Record(Struct, frozen=True):
+    """fetch.json: what is in the folder."""
+
+    data_set: str
+    downloads: dict[str, Fetched] = {}
+    texts: dict[str, Written] = {}
+
+
+def fetch(wanted: DataSet, folder: Path, *, mirror: str = "", say: Say = lambda _: None) -> dict[str, Path]:
+    """Bring a data set into a folder; returns its text files by name. `mirror` is a URL with all downloads below it."""
+    if mirror:
+        _check_mirror(mirror)
+    paths = {name: folder / name for name in _text_names(wanted)}
+    with _explained(folder):
+        _refuse_foreign(paths, _read_record(folder, wanted))
+        if all(path.exists() for path in paths.values()):
+            say(f"{wanted.name} is in {folder} already, unchanged since it was written")
+            return paths
+        (folder / DOWNLOADS).mkdir(parents=True, exist_ok=True)
+        with held(folder / LOCK, _in_use(folder)):
+            record = _read_record(folder, wanted)  # another fetch may have come to its end since
+            _refuse_foreign(paths, record)
+            record = _fetch_all(wanted, folder, record, mirror, say)
+            _write_texts(wanted, folder, record, say)
+    return paths
+
+
+def _in_use(folder: Path) -> DataError:
+    return DataError(f"{folder}: is in use, another process fetches into it; wait for it or take another folder (-o)")
+
+
+def _check_mirror(mirror: str) -> None:
+    """What is no URL would be an error in many places."""
+    try:
+        parts = urllib.parse.urlsplit(mirror)
+        host = (parts.hostname or "").encode("idna")
+        is_url = parts.scheme in ("http", "https") and host and parts.port != 0 and re.fullmatch("[!-~]+", mirror)
+    except ValueError:
+        is_url = None
+    if not is_url:
+        raise ConfigError(f"--mirror {mirror!r} is no URL; give one such as https://host/folder")
+
+
+def _text_names(wanted: DataSet) -> list[str]:
+    """The files that a data set becomes."""
+    return [
+        f"{part}.{language}"
+        for name, split in wanted.splits.items()
+        for part in _parts(name, split)
+        for language in split.texts
+    ]
+
+
+def _parts(name: str, split: Split) -> list[str]:
+    """A split, and the one that is held out of it."""
+    return [name, *([split.held_out[0]] if split.held_out else [])]
+
+
+def _refuse_foreign(paths: Mapping[str, Path], record: Record) -> None:
+    """Nothing gives way that is not as we wrote it."""
+    for name, path in paths.items():
+        if path.exists() and not (name in record.texts and _is_written(path, record.texts[name])):
+            raise DataError(f"{path}: is there and not what fetch wrote; move it away or take another folder (-o)")
+
+
+@contextmanager
+def _explained(folder: Path) -> Iterator[None]:
+    """A folder that cannot be written to, a file that may not be read, or a full disk, is one line for the user."""
+    try:
+        yield
+    except OSError as error:
+        where = error.filename or folder  # a full disk has no name
+        raise DataError(f"{where}: cannot be read or written ({error.strerror or error})") from None
+
+
+# ------------------------------------------------------------------------------------------------------------- fetching
+
+
+def _fetch_all(wanted: DataSet, folder: Path, record: Record, mirror: str, say: Say) -> Record:
+    for download in wanted.downloads:
+        path = folder / DOWNLOADS / download.name
+        url = f"{mirror.rstrip('/')}/{download.name}" if mirror else download.url
+        is_ours = not path.exists()
+        if is_ours:
+            _download(url, path, download, wanted, say)
+        found = _check(path, download, record.downloads.get(download.name), url, is_ours=is_ours)
+        if not found.published and download.name not in record.downloads:
+            say(f"{download.name}: no digest is published for it; its SHA-256 {found.sha256} goes into {RECORD}")
+        record = msgspec.structs.replace(record, downloads=record.downloads | {download.name: found})
+    return record
+
+
+def _download(url: str, path: Path, download: Download, wanted: DataSet, say: Say) -> None:
+    """Fetch a file; without a network, say what to fetch by hand and where to put it."""
+    size = f" ({download.size / 1e6:,.0f} MB)" if download.size else ""
+    say(f"fetching {url}{size}")
+    try:
+        download_to(path, url, say)
+    except urllib.error.HTTPError as error:
+        said = _one_line(f"{error.code} {error.reason}")
+        raise DataError(f"{url}: the server says {said}; {_by_hand(wanted, path.parent)}") from None
+    except NO_NETWORK as error:
+        reason = getattr(error, "reason", None) or error
+        raise DataError(f"{url}: not fetched ({_one_line(reason)}); {_by_hand(wanted, path.parent)}") from None
+
+
+def _by_hand(wanted: DataSet, folder: Path) -> str:
+    missing = " ".join(each.url for each in wanted.downloads if not (folder / each.name).exists())
+    return f"run the command again to go on, or put these files into {folder} by hand: {missing}"
+
+
+def _one_line(reason: object) -> str:
+    return " ".join(str(getattr(reason, "strerror", None) or reason or type(reason).__name__).split())
+
+
+def _check(path: Path, download: Download, before: Fetched | None, url: str, *, is_ours: bool) -> Fetched:
+    """Compare a download with what is published, or else with what it was the first time."""
+    digests = {kind: _digest(path, kind) for kind in ("sha256", "md5") if kind == "sha256" or download.md5}
+    expected = {"sha256": download.sha256, "md5": download.md5} if download.sha256 or download.md5 else {}
+    if not expected and before:
+        expected = {"sha256": before.sha256}
+    size, published = path.stat().st_size, bool(download.sha256 or download.md5)
+    found = {"size": str(size)} | digests
+    expected |= {"size": str(download.size)} if download.size else {}
+    for kind, value in expected.items():
+        if value and found[kind] != value:
+            if is_ours:
+                path.unlink()
+            what = "it was removed; try again" if is_ours else "remove it, and run the command again"
+            since = "what it was the first time" if kind == "sha256" and not published else "as published"
+            raise DataError(f"{path}: its {kind} is {found[kind]}, not {value} ({since}); {what}")
+    return Fetched(url, size, digests["sha256"], published)
+
+
+def _digest(path: Path, kind: str) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, kind).hexdigest()
+
+
+# ------------------------------------------------------------------------------------------------------------ the texts
+
+
+def _write_texts(wanted: DataSet, folder: Path, record: Record, say: Say) -> None:
+    """All texts, or none. The record is written first: whatever happens then, what is in its place is known as ours."""
+    pieces = folder / PIECES
+    shutil.rmtree(pieces, ignore_errors=True)
+    pieces.mkdir()
+    try:
+        _take_out(wanted, folder, pieces)
+        written: dict[str, Written] = {}
+        for name, split in wanted.splits.items():
+            written |= _write_split(name, split, pieces, say)
+        _write_record(folder, Record(wanted.name, record.downloads, written))
+        for name in written:
+            (pieces / name).replace(folder / name)
+    finally:
+        shutil.rmtree(pieces, ignore_errors=True)
+
+
+def _take_out(wanted: DataSet, folder: Path, pieces: Path) -> None:
+    """Every piece of text into a file of its own, each archive read once from front to back."""
+    for download in wanted.downloads:
+        here = [piece for piece in _pieces(wanted) if piece.download == download.name]
+        path = folder / DOWNLOADS / download.name
+        try:
+            if any(piece.member for piece in here):
+                _take_members(path, {piece.member: piece for piece in here}, pieces)
+            for piece in (each for each in here if not each.member):
+                with path.open("rb") as file:
+                    _take(file, piece, path.name, pieces)
+        except _DAMAGED as error:
+            raise DataError(f"{path}: is damaged ({_one_line(error)}); remove it, and run the command again") from None
+
+
+def _pieces(wanted: DataSet) -> list[Piece]:
+    return [piece for split in wanted.splits.values() for text in split.texts.values() for piece in text.pieces]
+
+
+def _take_members(path: Path, wanted: dict[str, Piece], pieces: Path) -> None:
+    missing = dict(wanted)
+    with _unzipped(path) as stream, tarfile.open(fileobj=stream, mode="r|*") as archive:
+        for member in archive:
+            piece = missing.pop(member.name.removeprefix("./"), None) if member.isfile() else None
+            file = archive.extractfile(member) if piece else None
+            if piece and file:
+                _take(file, piece, piece.member, pieces)
+        while stream.read(BLOCK_BYTES):  # behind the last member: gzip's checksum stands at the end
+            pass
+    if missing:
+        raise DataError(f"{path}: holds no {', '.join(missing)}; is it the right file?")
+
+
+def _unzipped(path: Path) -> IO[bytes]:
+    """An archive without its gzip, whose checksum tarfile would leave alone."""
+    with path.open("rb") as file:
+        is_zipped = file.read(2) == b"\x1f\x8b"
+    return cast("IO[bytes]", gzip.open(path)) if is_zipped else path.open("rb")
+
+
+def _take(file: IO[bytes], piece: Piece, name: str, pieces: Path) -> None:
+    lines = gzip.GzipFile(fileobj=file) if name.endswith(".gz") else file
+    with _piece_file(piece, pieces).open("wb") as out:
+        out.writelines(line + b"\n" for line in _plain_lines(lines, piece.form))
+
+
+def _piece_file(piece: Piece, pieces: Path) -> Path:
+    return pieces / hashlib.sha256(f"{piece.download} {piece.member}".encode()).hexdigest()
+
+
+def _plain_lines(lines: Iterable[bytes], form: Form) -> Iterator[bytes]:
+    """The sentences, without line ends. Entities stay as they are, as in sacreBLEU and fairseq."""
+    ended = (line.removesuffix(b"\n").removesuffix(b"\r") for line in lines)
+    match form:
+        case "plain":
+            yield from ended
+        case "sgm":
+            segments = (re.match(rb"\s*<seg[^>]*>(.*)</seg>", line) for line in ended)
+            yield from (b" ".join(found[1].split()) for found in segments if found)
+        case "ted":
+            yield from _talk_lines(ended)
+
+
+def _talk_lines(lines: Iterator[bytes]) -> Iterator[bytes]:
+    """Titles, descriptions and what was said; not the other things that are known of a talk."""
+    for line in lines:
+        tagged = re.fullmatch(rb"\s*<(\w+)[^>]*>(.*?)(</\1>)?\s*", line)
+        if not tagged:
+            yield line.strip()
+        elif tagged[1] in (b"title", b"description"):
+            yield tagged[2].strip()
+
+
+def _write_split(name: str, split: Split, pieces: Path, say: Say) -> dict[str, Written]:
+    """The texts of a split, and of the one that is held out of it, among the pieces and under their own names."""
+    parts = _parts(name, split)
+    temporary = {f"{part}.{language}": pieces / f"{part}.{language}" for part in parts for language in split.texts}
+    columns = {
+        language: chain.from_iterable(_lines_of(_piece_file(piece, pieces)) for piece in text.pieces)
+        for language, text in split.texts.items()
+    }
+    _check_aligned(name, split, pieces)
+    _distribute(name, split, columns, temporary)
+    written = {file: _look_at(path) for file, path in temporary.items()}
+    _check_lines(name, split, written)
+    say(", ".join(f"{part}: {written[f'{part}.{next(iter(split.texts))}'].lines:,} pairs" for part in parts))
+    for language, text in split.texts.items():
+        if text.same_as and written[f"{name}.{language}"].sha256 != text.same_as:
+            say(f"{name}.{language}: is not the text that our own figures were made with; scores may differ a little")
+    return written
+
+
+def _lines_of(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        yield from file
+
+
+def _check_aligned(name: str, split: Split, pieces: Path) -> None:
+    """Piece for piece the languages have as many lines: only then is line n of one the translation of line n."""
+    for aligned in zip(*(text.pieces for text in split.texts.values()), strict=True):
+        counts = {piece.member or piece.download: _count(_piece_file(piece, pieces)) for piece in aligned}
+        if len(set(counts.values())) > 1:
+            found = " and ".join(f"{member} has {count:,}" for member, count in counts.items())
+            raise DataError(f"{name}: the languages do not have as many lines: {found}")
+
+
+def _count(path: Path) -> int:
+    return sum(1 for _ in _lines_of(path))
+
+
+def _distribute(name: str, split: Split, columns: Mapping[str, Iterator[bytes]], files: dict[str, Path]) -> None:
+    """Pairs into files; every n-th of those that have all sides goes to the split that is held out."""
+    held, every = split.held_out or ("", 0)
+    out = {file: path.open("wb") for file, path in files.items()}
+    try:
+        number = 0
+        for row in zip(*columns.values(), strict=True):
+            whole = all(line.strip() for line in row)
+            if held and not whole:
+                continue
+            number += 1
+            part = held if every and number % every == 0 else name
+            for language, line in zip(columns, row, strict=True):
+                out[f"{part}.{language}"].write(line)
+    finally:
+        for file in out.values():
+            file.close()
+
+
+def _check_lines(name: str, split: Split, written: dict[str, Written]) -> None:
+    lines = written[f"{name}.{next(iter(split.texts))}"].lines
+    if split.lines is not None and lines != split.lines:
+        raise DataError(f"{name}: {lines:,} pairs, where {split.lines:,} are known to be; are these the right files?")
+
+
+def _look_at(path: Path) -> Written:
+    return Written(_count(path), _digest(path, "sha256"))
+
+
+# ----------------------------------------------------------------------------------------------------------- fetch.json
+
+
+def _is_written(path: Path, text: Written) -> bool:
+    return path.is_file() and _digest(path, "sha256") == text.sha256
+
+
+def _read_record(folder: Path, wanted: DataSet) -> Record:
+    path = folder / RECORD
+    if not path.exists():
+        return Record(wanted.name)
+    try:
+        record = msgspec.json.decode(path.read_bytes(), type=Record)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: cannot be read ({error}); remove it to begin anew") from None
+    if record.data_set != wanted.name:
+        raise DataError(f"{folder}: holds the data set {record.data_set}; take another folder (-o)")
+    return record
+
+
+def _write_record(folder: Path, record: Record) -> None:
+    write_whole(folder / RECORD, msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n")

@@ -1,0 +1,109 @@
+"""The built-in corpus as files: a line per sentence, UTF-8, as any translator reads them.
+
+`train.en`, `train.de`, `valid.*` and `test.*`; for the test set also `test.alignments` (Pharaoh: `0-0 1-2`, source word
+and target word, counted from 0) and `test.links.jsonl` (`{"source": [["verb", 2, 1], …], "target": […]}`: kind, word,
+head); for pairs into German `pronouns.tsv` (source, right target, wrong target). Every file is written under another
+name and renamed when all are complete, so that there are never half files. Knows nothing of sentences.
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TextIO
+
+from heedful.data.atomic import clear_unfinished, unfinished
+from heedful.data.grammar.corpus import (
+    WRITERS,
+    Example,
+    check_pair,
+    held_out_examples,
+    pronoun_cases,
+    training_sentences,
+)
+from heedful.data.grammar.links import Link
+from heedful.data.grammar.words import text
+from heedful.errors import DataError
+
+_HELD_OUT_PAIRS = 1_000
+
+
+def write_corpus(
+    directory: Path, source_language: str, target_language: str, *, seed: int = 1, train_pairs: int = 200_000
+) -> None:
+    """Write train.en, train.de, valid.*, test.*, test.alignments, test.links.jsonl and, into German, pronouns.tsv."""
+    check_pair(source_language, target_language)
+    languages = (source_language, target_language)
+    valid, test = held_out_examples(*languages, seed=seed, count=_HELD_OUT_PAIRS)
+    cases = pronoun_cases(*languages, seed=seed)
+    contents: dict[str, Iterable[str]] = {
+        **_sides("valid", languages, valid),
+        **_sides("test", languages, test),
+        "test.alignments": (_pharaoh(example) for example in test),
+        "test.links.jsonl": (_links_line(example) for example in test),
+    }
+    if cases:
+        contents["pronouns.tsv"] = (f"{case.source}\t{case.right}\t{case.wrong}" for case in cases)
+    with _all_or_nothing(directory, [*(f"train.{language}" for language in languages), *contents]) as files:
+        _write_training(files, languages, seed=seed, train_pairs=train_pairs)
+        for name, lines in contents.items():
+            files[name].writelines(f"{line}\n" for line in lines)
+
+
+def _sides(name: str, languages: tuple[str, str], examples: list[Example]) -> dict[str, Iterable[str]]:
+    source, target = languages
+    return {
+        f"{name}.{source}": (example.source for example in examples),
+        f"{name}.{target}": (example.target for example in examples),
+    }
+
+
+def _write_training(files: dict[str, TextIO], languages: tuple[str, str], *, seed: int, train_pairs: int) -> None:
+    """Write the texts alone: alignments and links of the training sentences are in no file, and take time."""
+    source, target = (files[f"train.{language}"] for language in languages)
+    translate = WRITERS[languages[1]]
+    for sentence, _, line in training_sentences(languages[0], seed=seed, count=train_pairs):
+        source.write(line + "\n")
+        target.write(text(translate(sentence)) + "\n")
+
+
+def _pharaoh(example: Example) -> str:
+    return " ".join(f"{i}-{j}" for i, j in example.alignment)
+
+
+def _links_line(example: Example) -> str:
+    sides = {"source": example.source_links, "target": example.target_links}
+    return json.dumps({side: [_link(link) for link in links] for side, links in sides.items()})
+
+
+def _link(link: Link) -> list[str | int]:
+    return [link.kind, link.word, link.head]
+
+
+@contextmanager
+def _all_or_nothing(directory: Path, names: list[str]) -> Iterator[dict[str, TextIO]]:
+    """Open files under temporary names; rename all when the block ends, remove all when it fails."""
+    if directory.exists() and not directory.is_dir():
+        raise DataError(f"{directory}: is a file, and a corpus is a folder; name another with -o")
+    for name in names:
+        if (directory / name).is_dir():
+            raise DataError(f"{directory / name} is a directory; a file of the corpus is to have that name")
+    temporary = {name: unfinished(directory / name) for name in names}
+    files: dict[str, TextIO] = {}
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        for name, path in temporary.items():
+            files[name] = path.open("w", encoding="utf-8", newline="\n")
+        yield files
+        for file in files.values():
+            file.close()
+        for name, path in temporary.items():
+            path.replace(directory / name)
+            clear_unfinished(directory / name)
+    except OSError as error:
+        raise DataError(f"cannot write the corpus to {directory}: {error.strerror}") from error
+    finally:
+        for name, file in files.items():
+            with suppress(OSError):  # where the disk is full, what is left in a buffer does not fit either
+                file.close()
+            temporary[name].unlink(missing_ok=True)

@@ -1,0 +1,125 @@
+"""Text in and out of commands: a file or stdin, a file or stdout; and a file is written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import queue
+import shutil
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import BufferedReader, RawIOBase
+from pathlib import Path
+from typing import TextIO, cast
+
+from heedful.data.atomic import clear_unfinished, unfinished
+from heedful.data.corpus import decode_lines, read_lines
+from heedful.data.plain_text import refuse_by_content
+from heedful.errors import DataError
+
+STDIN = STDOUT = Path("-")
+BURST = 4096
+
+
+def input_lines(path: Path) -> Iterator[str]:
+    """The lines of a file (.gz and .xz too), or of stdin for `-`, as they come."""
+    return _stdin_lines() if path == STDIN else read_lines(path)
+
+
+def _stdin_lines() -> Iterator[str]:
+    name, file = "<stdin>", _stdin()
+    refuse_by_content(name, file.peek())  # as much as is there: an answer to the first line does not wait for more
+    yield from decode_lines(file, name)
+
+
+def _stdin() -> BufferedReader:
+    """stdin through a buffer of our own: Python could not close its own one while a thread waits there for a line."""
+    try:
+        return open(sys.stdin.fileno(), "rb", closefd=False)
+    except OSError:  # not a real file, as in tests
+        return BufferedReader(cast(RawIOBase, sys.stdin.buffer))
+
+
+def bursts(lines: Iterator[str]) -> Iterator[list[str]]:
+    """What has come so far, as soon as it has come: whoever waits for an answer before the next line gets it."""
+    ready: queue.Queue[str | BaseException] = queue.Queue(maxsize=BURST)
+    threading.Thread(target=_read_into, args=(ready, lines), daemon=True, name="heedful-lines").start()
+    while True:
+        burst, end = _take(ready)
+        if burst:
+            yield burst
+        if isinstance(end, StopIteration):
+            return
+        if end is not None:
+            raise end
+
+
+def _take(ready: queue.Queue[str | BaseException]) -> tuple[list[str], BaseException | None]:
+    """Wait for a line, take what else is there, and how it ended if it did."""
+    burst: list[str] = []
+    while len(burst) < BURST and not (burst and ready.empty()):
+        item = ready.get()
+        if isinstance(item, BaseException):
+            return burst, item
+        burst.append(item)
+    return burst, None
+
+
+def _read_into(ready: queue.Queue[str | BaseException], lines: Iterator[str]) -> None:
+    try:
+        for line in lines:
+            ready.put(line)
+        ready.put(StopIteration())
+    except BaseException as error:
+        ready.put(error)
+
+
+@contextmanager
+def output_file(path: Path | None) -> Iterator[TextIO]:
+    """stdout (`-`, too), or a file, or what is no file: a pipe or a device is written into as it is, not replaced."""
+    if path is None or path == STDOUT:
+        yield _stdout()
+        sys.stdout.flush()
+        return
+    try:
+        with _straight(path) if _is_special(path) else _whole(path.resolve()) as file:
+            yield file
+    except BrokenPipeError:  # of stdout, which was written to meanwhile
+        raise
+    except OSError as error:
+        raise DataError(f"{path}: cannot be written ({error.strerror})") from None
+
+
+def _stdout() -> TextIO:
+    if sys.stdout is None:
+        raise DataError("stdout is closed; name a file to write to with -o")
+    sys.stdout.reconfigure(encoding="utf-8", newline="\n")  # type: ignore[union-attr]
+    return sys.stdout
+
+
+def _is_special(path: Path) -> bool:
+    """No file of the user's own: a pipe, a device, a folder (which refuses), or a name for what is open already."""
+    return path.exists() and (not path.is_file() or path.absolute().parts[1] in ("dev", "proc"))
+
+
+def _straight(path: Path) -> TextIO:
+    return path.open("w", encoding="utf-8", newline="\n")
+
+
+@contextmanager
+def _whole(path: Path) -> Iterator[TextIO]:
+    """A file that takes its name when all is written; what had that name before stays until then; its mode stays."""
+    temporary = unfinished(path)
+    with _straight(temporary) as file:
+        try:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+            file.close()
+            if path.exists():
+                shutil.copymode(path, temporary)
+            temporary.replace(path)
+            clear_unfinished(path)
+        finally:
+            temporary.unlink(missing_ok=True)

@@ -1,0 +1,357 @@
+"""Token ids on disk: two languages' sentences in flat arrays, mapped into memory (§5.1 of the paper).
+
+A folder of shards is made once from text and tokenizer, and used again as long as both and the way of encoding are the
+same. Where each sentence is encoded several times, all sentences stand there once, plainly, and then all of them again.
+Memory hardly grows with the corpus: text is encoded chunk by chunk, and only the sentences' lengths stay resident.
+This module knows nothing of batches or of torch.
+"""
+
+import ctypes
+import hashlib
+import os
+import shutil
+import time
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import repeat
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from heedful.data.atomic import write_whole
+from heedful.data.corpus import fingerprint, read_pairs
+from heedful.data.encoding import Counts as Counts
+from heedful.data.encoding import Encoded, Encoding, Ids, Numbers, Sentences
+from heedful.data.tokenizer import take_slices
+from heedful.errors import CheckpointError, DataError
+
+_FORMAT = 1
+_RECORD = "record.json"
+# The beginning of every 16th sentence is kept in memory; the lengths say where those between begin.
+_BLOCK = 16
+# More ids than this are read where they are wanted, and not mapped: a map counts as resident memory wherever it was
+# touched, and random sentences soon touch all of it.
+_MAPPED_BYTES = 300 * 2**20
+# A file that changes within the tick of its clock looks unchanged; after this it does not.
+_CLOCK_TICK_NS = 2_000_000_000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Side:
+    """One language: all sentences' ids in a row, each closed by eos, and the sentences' lengths including it."""
+
+    ids: Ids
+    lengths: npt.NDArray[np.int32]
+    reader: "_Reader | None" = None
+    _block_starts: Numbers = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        blocks = np.add.reduceat(self.lengths, np.arange(0, len(self.lengths), _BLOCK), dtype=np.int64)
+        object.__setattr__(self, "_block_starts", np.cumsum(blocks) - blocks)
+
+    def starts(self, indices_N: Numbers) -> Numbers:
+        """Where in `ids` these sentences begin."""
+        block_N = indices_N // _BLOCK
+        earlier_NB = np.minimum(block_N[:, None] * _BLOCK + np.arange(_BLOCK), indices_N[:, None])
+        lengths_NB = np.where(earlier_NB < indices_N[:, None], self.lengths[earlier_NB], 0)
+        starts_N: Numbers = self._block_starts[block_N] + lengths_NB.sum(axis=1)
+        return starts_N
+
+    def gather(self, indices_N: Numbers) -> tuple[Numbers, Numbers]:
+        """The ids of these sentences in a row, and their lengths."""
+        starts_N, lengths_N = self.starts(indices_N), self.lengths[indices_N].astype(np.int64)
+        take = self.reader.take_slices if self.reader else partial(take_slices, self.ids)
+        return take(starts_N, lengths_N).astype(np.int64), lengths_N
+
+
+class _Reader:
+    """Slices of a file of numbers, read from the page cache.
+
+    `os.pread` would let go of the interpreter's lock at every sentence, and wait up to 5 ms to get it back from a busy
+    training thread. The same call by PyDLL keeps it.
+    """
+
+    def __init__(self, path: Path, dtype: str) -> None:
+        self._dtype = np.dtype(dtype)
+        self._file = os.open(path, os.O_RDONLY)
+        weakref.finalize(self, os.close, self._file)
+        self._pread = ctypes.PyDLL(None).pread
+        self._pread.argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int64)
+        self._pread.restype = ctypes.c_ssize_t
+
+    def take_slices(self, starts_N: Numbers, lengths_N: Numbers) -> Ids:
+        """The slices, one after the other."""
+        size = self._dtype.itemsize
+        slices_T = np.empty(lengths_N.sum(), self._dtype)
+        places_N = slices_T.ctypes.data + size * (np.cumsum(lengths_N) - lengths_N)
+        arguments = places_N.tolist(), (size * lengths_N).tolist(), (size * starts_N).tolist()
+        if sum(map(self._pread, repeat(self._file), *arguments)) != slices_T.nbytes:
+            raise CheckpointError("the shards were damaged while they were read")
+        return slices_T
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shards:
+    """A parallel corpus as numbers: sentence n of the source side and sentence n of the target side are a pair.
+
+    Of N pairs the sentences n, n + N, n + 2 N, … are encodings of the same pair, the first of them the plain one.
+    """
+
+    source: Side
+    target: Side
+    counts: Counts
+    num_encodings: int = 1
+
+    def __len__(self) -> int:
+        return self.counts.kept
+
+
+class _File(msgspec.Struct, frozen=True):
+    """A text file's content, and what the file system said of it when it was read."""
+
+    path: str
+    size: int
+    mtime_ns: int
+    ctime_ns: int
+    read_ns: int
+    fingerprint: str
+
+
+class _Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What a folder of shards was made from, and what is in it."""
+
+    format: int
+    fingerprint: str
+    files: list[_File]
+    dtype: str
+    counts: Counts
+    num_encodings: int = 1
+
+
+# ------------------------------------------------------------------------------------------------- make, open, compare
+
+
+def prepare(
+    directory: Path,
+    source_files: Sequence[Path],
+    target_files: Sequence[Path],
+    encoding: Encoding,
+    *,
+    processes: int | None = None,
+    progress: Callable[[Counts], None] | None = None,
+) -> Shards:
+    """Encode the pairs into `directory`, or use what is there if it was made from the same text in the same way."""
+    pairs = read_pairs(source_files, target_files)
+    files = _look_at(directory, [*source_files, *target_files])
+    identity = _identity(files, len(source_files), encoding)
+    if _is_made_from(directory, identity):
+        _remember_files(directory, files)
+        return open_shards(directory)
+    with _replacing(directory) as folder:
+        with closing(encoding.encode(pairs, processes=processes)) as encoded:
+            counts = _write_sides(folder, encoded, encoding.num_encodings, progress or _ignore)
+        _check_not_empty(counts, encoding.max_length, [*source_files, *target_files])
+        _write_record(folder, _Record(_FORMAT, identity, files, encoding.dtype, counts, encoding.num_encodings))
+    return open_shards(directory)
+
+
+def open_shards(directory: Path) -> Shards:
+    """The shards that `prepare` made."""
+    record = _read_record(directory)
+    counts = record.counts
+    try:
+        source = _open_side(directory / "source", record, counts.source_tokens)
+        target = _open_side(directory / "target", record, counts.target_tokens)
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{directory}: the shards are damaged; remove the folder to make them anew") from error
+    return Shards(source, target, counts, record.num_encodings)
+
+
+def made_from(directory: Path) -> str:
+    """A digest of the text that the shards in `directory` were made from, and of the way."""
+    return _read_record(directory).fingerprint
+
+
+def is_current(directory: Path, source_files: Sequence[Path], target_files: Sequence[Path], encoding: Encoding) -> bool:
+    """Whether the shards in `directory` are what `prepare` would make, so that it would use them as they are."""
+    files = _look_at(directory, [*source_files, *target_files])
+    return _is_made_from(directory, _identity(files, len(source_files), encoding))
+
+
+def is_of_other_text(
+    directory: Path, source_files: Sequence[Path], target_files: Sequence[Path], encoding: Encoding
+) -> bool:
+    """Whether shards were made from other text or in another way; those that are gone cannot tell."""
+    try:
+        made_from = _read_record(directory).fingerprint
+    except CheckpointError:
+        return False
+    files = _look_at(directory, [*source_files, *target_files])
+    return made_from != _identity(files, len(source_files), encoding)
+
+
+def _open_side(name: Path, record: _Record, num_tokens: int) -> Side:
+    ids = np.memmap(name.with_suffix(".ids"), record.dtype, mode="r")
+    lengths = np.memmap(name.with_suffix(".lengths"), "<i4", mode="r")
+    plain, drawn = (int(part.sum(dtype=np.int64)) for part in np.split(lengths, [record.counts.kept]))
+    if (plain, plain + drawn, record.counts.kept * record.num_encodings) != (num_tokens, len(ids), len(lengths)):
+        raise ValueError("cut off, or written over")
+    if lengths.min() < 1:
+        raise ValueError("a sentence of no token")
+    is_large = ids.nbytes > _MAPPED_BYTES and hasattr(os, "pread")
+    return Side(ids, lengths, _Reader(name.with_suffix(".ids"), record.dtype) if is_large else None)
+
+
+def _is_made_from(directory: Path, identity: str) -> bool:
+    try:
+        open_shards(directory)
+    except CheckpointError:
+        return False
+    return _read_record(directory).fingerprint == identity
+
+
+def _identity(files: list[_File], num_sources: int, encoding: Encoding) -> str:
+    contents = [file.fingerprint for file in files]
+    return hashlib.sha256(repr((contents, num_sources, *encoding.identity)).encode()).hexdigest()
+
+
+def _look_at(directory: Path, paths: Sequence[Path]) -> list[_File]:
+    known: dict[str, _File] = {}
+    with suppress(CheckpointError):
+        known = {file.path: file for file in _read_record(directory).files}
+    return [_look_at_file(path, known.get(_name(path))) for path in paths]
+
+
+def _look_at_file(path: Path, known: _File | None) -> _File:
+    """What is in a file, from the record where it is sure to hold still: hashing a large corpus takes seconds."""
+    if known and path.is_file() and _is_unchanged(known, path.stat()):
+        return known
+    read_ns, content = time.time_ns(), fingerprint([path])
+    status = path.stat()
+    return _File(_name(path), status.st_size, status.st_mtime_ns, status.st_ctime_ns, read_ns, content)
+
+
+def _is_unchanged(known: _File, now: os.stat_result) -> bool:
+    # A file can change twice within a tick of the clock and show the same time.
+    settled = known.read_ns - max(known.mtime_ns, known.ctime_ns) > _CLOCK_TICK_NS
+    then = (known.size, known.mtime_ns, known.ctime_ns)
+    return settled and then == (now.st_size, now.st_mtime_ns, now.st_ctime_ns)
+
+
+def _name(path: Path) -> str:
+    return ascii(str(path.absolute()))  # a file's name need not be valid UTF-8
+
+
+# ---------------------------------------------------------------------------------------------------------- the folder
+
+
+def _read_record(directory: Path) -> _Record:
+    try:
+        record = msgspec.json.decode((directory / _RECORD).read_bytes(), type=_Record)
+    except FileNotFoundError as error:
+        raise CheckpointError(f"{directory}: no shards are here ({_RECORD} is missing)") from error
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise CheckpointError(f"{directory / _RECORD} cannot be read: {error}") from error
+    if record.format != _FORMAT:
+        raise CheckpointError(f"{directory}: shards of format {record.format}, and this version makes {_FORMAT}")
+    return record
+
+
+def _write_record(directory: Path, record: _Record) -> None:
+    write_whole(directory / _RECORD, msgspec.json.format(msgspec.json.encode(record)))
+
+
+def _remember_files(directory: Path, files: list[_File]) -> None:
+    record = _read_record(directory)
+    if record.files != files:
+        # This only saves time at the next start.
+        with suppress(OSError):
+            _write_record(directory, msgspec.structs.replace(record, files=files))
+
+
+@contextmanager
+def _replacing(directory: Path) -> Iterator[Path]:
+    """A folder to write to, which takes the place of `directory` when all has gone well."""
+    is_free = not directory.exists() or (directory.is_dir() and not any(directory.iterdir()))
+    if not is_free and not (directory / _RECORD).is_file():
+        raise CheckpointError(f"{directory} holds something that is no shards; move it away")
+    unfinished, old = (directory.with_name(f".{directory.name}.{word}") for word in ("partial", "old"))
+    try:
+        _remove(unfinished, old)
+        unfinished.mkdir(parents=True)
+        yield unfinished
+        if directory.exists():
+            directory.rename(old)
+        unfinished.rename(directory)
+    except OSError as error:
+        raise DataError(f"{directory} cannot be written: {error.strerror}") from error
+    finally:
+        _remove(unfinished, old)
+
+
+def _remove(*folders: Path) -> None:
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _write_sides(
+    folder: Path, encoded: Iterable[Encoded], num_encodings: int, progress: Callable[[Counts], None]
+) -> Counts:
+    counts = Counts(0, 0, 0, 0, 0, 0)
+    with ExitStack() as stack:
+        source, target = (_Writer(folder / name, num_encodings, stack) for name in ("source", "target"))
+        for part in encoded:
+            source.write(part.source)
+            target.write(part.target)
+            counts += part.counts
+            progress(counts)
+        source.finish()
+        target.finish()
+    return counts
+
+
+class _Writer:
+    """The two files of a side, written one part after the other; every encoding first by itself."""
+
+    def __init__(self, name: Path, num_encodings: int, stack: ExitStack) -> None:
+        names = [name, *(name.with_name(f"{name.name}-{number}") for number in range(1, num_encodings))]
+        self._files = [
+            [stack.enter_context(each.with_suffix(suffix).open("w+b")) for suffix in (".ids", ".lengths")]
+            for each in names
+        ]
+
+    def write(self, encodings: Sequence[Sentences]) -> None:
+        # A part of which nothing is kept has but one encoding, an empty one.
+        for (ids, lengths), sentences in zip(self._files, encodings, strict=False):
+            ids.write(sentences.ids.tobytes())
+            lengths.write(sentences.lengths.astype("<i4").tobytes())
+
+    def finish(self) -> None:
+        """The further encodings go behind the first one."""
+        first, *others = self._files
+        for whole, *parts in zip(first, *others, strict=True):
+            for part in parts:
+                part.seek(0)
+                shutil.copyfileobj(part, whole)
+                Path(part.name).unlink()
+            whole.flush()
+            os.fsync(whole.fileno())
+
+
+def _check_not_empty(counts: Counts, max_length: int, files: Sequence[Path]) -> None:
+    if not counts.kept:
+        raise DataError(
+            f"{' and '.join(map(str, files))}: no sentence pair is left of {counts.read:,}: "
+            f"{counts.empty:,} are empty on a side, "
+            f"{counts.too_long:,} are longer than data.max_length = {max_length} pieces, {counts.uneven:,} have sides "
+            f"of too different lengths and {counts.copies:,} are copies"
+        )
+
+
+def _ignore(counts: Counts) -> None:
+    """What is done with the counts on the way where nobody asks for them."""

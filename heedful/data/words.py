@@ -1,0 +1,63 @@
+"""Pieces → words: what stands between spaces, counted from 0; in a language that writes none, every piece is a word.
+
+It knows pieces and the code of a language; no model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby, pairwise
+from operator import itemgetter
+
+from heedful.data.languages import has_spaces
+from heedful.data.tokenizer import SPACE, Tokenizer
+
+UNKNOWN = "<unk>"
+
+
+def word_of_piece(pieces: Sequence[str]) -> list[int]:
+    """For each piece the number of the word that it is part of; a word begins where a piece begins with a space."""
+    words, word = [], -1
+    for piece in pieces:
+        word += piece.startswith(SPACE) or word < 0
+        words.append(word)
+    return words
+
+
+def num_words(pieces: Sequence[str]) -> int:
+    """How many words they spell."""
+    return max(word_of_piece(pieces), default=-1) + 1
+
+
+def apart(pieces: Sequence[str], language: str) -> list[str]:
+    """The pieces of a text in this language; each has a space before it if the language puts none between words.
+
+    Bytes that only go on with a character, and what follows a bare space, stay with what is before them.
+    """
+    if has_spaces(language):
+        return list(pieces)
+    return [_set_off(piece, before) for before, piece in pairwise(["", *pieces])]
+
+
+def words_of(tokenizer: Tokenizer, ids: Sequence[int], language: str) -> list[str]:
+    """The words that ids spell."""
+    owners = word_of_piece(apart(tokenizer.pieces(ids), language))
+    groups = groupby(zip(owners, ids, strict=True), key=itemgetter(0))
+    return [tokenizer.decode([token for _, token in group]) for _, group in groups]
+
+
+def could_begin(pieces: Sequence[str], language: str) -> list[bool]:
+    """Of pieces each by itself: could a word begin with it?"""
+    if has_spaces(language):
+        return [piece.startswith(SPACE) for piece in pieces]
+    return [not _goes_on(piece) and piece != UNKNOWN for piece in pieces]
+
+
+def _set_off(piece: str, before: str) -> str:
+    belongs = piece.startswith(SPACE) or before == SPACE or _goes_on(piece)
+    return piece if belongs else SPACE + piece
+
+
+def _goes_on(piece: str) -> bool:
+    """Is it `<0x80>` to `<0xBF>`, a byte inside a character?"""
+    return len(piece) == 6 and piece.startswith(("<0x8", "<0x9", "<0xA", "<0xB")) and piece.endswith(">")

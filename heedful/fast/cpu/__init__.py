@@ -1,0 +1,1 @@
+"""Twins for CPUs: the loss some rows at a time, matrices packed once."""

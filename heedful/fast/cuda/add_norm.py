@@ -1,0 +1,287 @@
+"""LayerNorm(x + Dropout(y)) in one kernel (§3.1, §5.4), its gradient in another, and dropout alone.
+
+A row is read once and written once. What dropout keeps is not stored: 16 random bits for each number follow from a
+seed on the device, the row and the column, by the Philox generator, in the forward pass and again in the backward pass.
+So a captured CUDA graph draws new masks when the seed changes.
+
+In figure 1 the output of every norm is used twice: by the next sub-layer, and by the residual connection around it. So
+it leaves here as two tensors that share their memory, and the backward kernel adds the gradients of both uses as it
+reads them; autograd would add them in a pass of its own.
+"""
+# mypy: disable-error-code="no-untyped-def,untyped-decorator"
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from heedful.fast.cuda.sums import accumulator, sum_rows, wide
+
+# Programs of the backward pass; each sums the gradients of scale and shift over its rows, and then the sums are summed.
+BACKWARD_PROGRAMS = 1056
+BLOCK_NUMBERS = 1024  # numbers of x that a program holds at once
+NUMBERS_A_WARP = 512
+RESIDUAL = "residual_TD"  # under this name an output carries itself as the next residual connection uses it
+
+
+@triton.jit
+def _keep_mask(seed_ptr, row, THRESHOLD: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+    """True for the numbers that dropout keeps: those whose 16 bits are at least the threshold."""
+    group = tl.arange(0, BLOCK // 8)[None, :] + tl.zeros([ROWS, BLOCK // 8], dtype=tl.int32)
+    rows = row.to(tl.int32)[:, None] + tl.zeros([ROWS, BLOCK // 8], dtype=tl.int32)
+    zeros = tl.zeros([ROWS, BLOCK // 8], dtype=tl.int32)
+    a, b, c, d = tl.philox(tl.load(seed_ptr), group, rows, zeros, zeros, n_rounds=7)
+    words = tl.join(tl.join(a, b), tl.join(c, d))
+    halves = tl.join(words & 0xFFFF, words >> 16)
+    return tl.reshape(halves, [ROWS, BLOCK]) >= THRESHOLD
+
+
+@triton.jit(do_not_specialize=["seed_ptr"])
+def _dropout(
+    x_ptr, output_ptr, seed_ptr, num_rows, WIDTH: tl.constexpr,
+    THRESHOLD: tl.constexpr, KEPT_SCALE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    row, column = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, BLOCK)
+    inside = (row < num_rows)[:, None] & (column < WIDTH)[None, :]
+    address = row.to(tl.int64)[:, None] * WIDTH + column[None, :]
+    x = tl.load(x_ptr + address, mask=inside, other=0.0)
+    keep = _keep_mask(seed_ptr, row, THRESHOLD, ROWS, BLOCK)
+    tl.store(output_ptr + address, tl.where(keep, x * KEPT_SCALE, 0.0).to(x.dtype), mask=inside)
+
+
+@triton.jit(do_not_specialize=["seed_ptr"])
+def _forward(
+    x_ptr, y_ptr, scale_ptr, shift_ptr, output_ptr, mean_ptr, rstd_ptr, seed_ptr, num_rows, WIDTH: tl.constexpr,
+    EPS: tl.constexpr, THRESHOLD: tl.constexpr, KEPT_SCALE: tl.constexpr, ACCUMULATE: tl.constexpr,
+    ROWS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """LayerNorm(x + Dropout(y)) of a few rows; their means and inverse deviations are kept."""
+    row, column = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, BLOCK)
+    inside = (row < num_rows)[:, None] & (column < WIDTH)[None, :]
+    address = row.to(tl.int64)[:, None] * WIDTH + column[None, :]
+    total = tl.load(x_ptr + address, mask=inside, other=0.0).to(ACCUMULATE)
+    y = tl.load(y_ptr + address, mask=inside, other=0.0).to(ACCUMULATE)
+    if THRESHOLD > 0:
+        y = tl.where(_keep_mask(seed_ptr, row, THRESHOLD, ROWS, BLOCK), y * KEPT_SCALE, 0.0)
+    total += y
+    mean = tl.sum(total, axis=1) / WIDTH
+    centred = total - mean[:, None]
+    if WIDTH != BLOCK:
+        centred = tl.where((column < WIDTH)[None, :], centred, 0.0)
+    rstd = 1.0 / tl.sqrt(tl.sum(centred * centred, axis=1) / WIDTH + EPS)
+    scale = tl.load(scale_ptr + column, mask=column < WIDTH, other=0.0).to(ACCUMULATE)
+    shift = tl.load(shift_ptr + column, mask=column < WIDTH, other=0.0).to(ACCUMULATE)
+    output = centred * rstd[:, None] * scale[None, :] + shift[None, :]
+    tl.store(output_ptr + address, output.to(output_ptr.dtype.element_ty), mask=inside)
+    tl.store(mean_ptr + row, mean, mask=row < num_rows)
+    tl.store(rstd_ptr + row, rstd, mask=row < num_rows)
+
+
+@triton.jit(do_not_specialize=["seed_ptr"])
+def _backward(
+    grad_ptr, other_grad_ptr, x_ptr, y_ptr, scale_ptr, mean_ptr, rstd_ptr, seed_ptr,
+    grad_x_ptr, grad_y_ptr, partial_ptr, num_rows, WIDTH: tl.constexpr, TWO_USES: tl.constexpr,
+    THRESHOLD: tl.constexpr, KEPT_SCALE: tl.constexpr, ACCUMULATE: tl.constexpr,
+    ROWS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """dx and dy of every P-th block of rows, and the sums over these rows for the gradients of scale and shift."""
+    column = tl.arange(0, BLOCK)
+    scale = tl.load(scale_ptr + column, mask=column < WIDTH, other=0.0).to(ACCUMULATE)
+    grad_scale = tl.zeros([ROWS, BLOCK], dtype=ACCUMULATE)
+    grad_shift = tl.zeros([ROWS, BLOCK], dtype=ACCUMULATE)
+    for begin in range(tl.program_id(0) * ROWS, num_rows, tl.num_programs(0) * ROWS):
+        row = begin + tl.arange(0, ROWS)
+        inside = (row < num_rows)[:, None] & (column < WIDTH)[None, :]
+        address = row.to(tl.int64)[:, None] * WIDTH + column[None, :]
+        grad = tl.load(grad_ptr + address, mask=inside, other=0.0).to(ACCUMULATE)
+        if TWO_USES:
+            grad += tl.load(other_grad_ptr + address, mask=inside, other=0.0).to(ACCUMULATE)
+        total = tl.load(x_ptr + address, mask=inside, other=0.0).to(ACCUMULATE)
+        y = tl.load(y_ptr + address, mask=inside, other=0.0).to(ACCUMULATE)
+        mean = tl.load(mean_ptr + row, mask=row < num_rows, other=0.0)
+        rstd = tl.load(rstd_ptr + row, mask=row < num_rows, other=0.0)
+        if THRESHOLD > 0:
+            keep = _keep_mask(seed_ptr, row, THRESHOLD, ROWS, BLOCK)
+            y = tl.where(keep, y * KEPT_SCALE, 0.0)
+        normed = tl.where(inside, (total + y - mean[:, None]) * rstd[:, None], 0.0)
+        grad_scale += grad * normed
+        grad_shift += grad
+        grad = grad * scale[None, :]
+        mean_grad = tl.sum(grad, axis=1) / WIDTH
+        along = tl.sum(grad * normed, axis=1) / WIDTH
+        grad_sum = (grad - mean_grad[:, None] - normed * along[:, None]) * rstd[:, None]
+        tl.store(grad_x_ptr + address, grad_sum.to(grad_x_ptr.dtype.element_ty), mask=inside)
+        if THRESHOLD > 0:
+            grad_sum = tl.where(keep, grad_sum * KEPT_SCALE, 0.0)
+        tl.store(grad_y_ptr + address, grad_sum.to(grad_y_ptr.dtype.element_ty), mask=inside)
+    partial = partial_ptr + tl.program_id(0) * 2 * WIDTH + column
+    tl.store(partial, tl.sum(grad_scale, axis=0), mask=column < WIDTH)
+    tl.store(partial + WIDTH, tl.sum(grad_shift, axis=0), mask=column < WIDTH)
+
+
+def _block(width: int) -> dict[str, Any]:
+    block = max(16, triton.next_power_of_2(width))
+    rows = max(1, BLOCK_NUMBERS // block)
+    return {"WIDTH": width, "BLOCK": block, "ROWS": rows, "num_warps": max(1, min(16, block * rows // NUMBERS_A_WARP))}
+
+
+def _chances(dropout: float) -> dict[str, Any]:
+    """Dropout in steps of 2⁻¹⁶; what is kept is scaled by the inverse of the chance that it is."""
+    threshold = round(dropout * 2**16)
+    return {"THRESHOLD": threshold, "KEPT_SCALE": 2**16 / (2**16 - threshold)}
+
+
+@torch.library.custom_op("heedful::add_norm", mutates_args=())
+def _add_norm(
+    x_TD: Tensor,
+    y_TD: Tensor,
+    scale_D: Tensor,
+    shift_D: Tensor,
+    seed_1: Tensor | None,
+    dropout: float,
+    eps: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    x_TD, y_TD = x_TD.contiguous(), y_TD.contiguous()
+    num_rows, width = y_TD.shape
+    output_TD = torch.empty_like(y_TD)
+    mean_T = y_TD.new_empty(num_rows, dtype=wide(y_TD.dtype))
+    rstd_T = torch.empty_like(mean_T)
+    block = _block(width)
+    _forward[(triton.cdiv(num_rows, block["ROWS"]),)](
+        x_TD, y_TD, scale_D, shift_D, output_TD, mean_T, rstd_T, seed_1, num_rows,
+        EPS=eps, ACCUMULATE=accumulator(y_TD.dtype), **_chances(dropout), **block,
+    )  # fmt: skip
+    return output_TD, mean_T, rstd_T
+
+
+@torch.library.custom_op("heedful::add_norm_backward", mutates_args=())
+def _add_norm_backward(
+    grad_TD: Tensor,
+    other_grad_TD: Tensor | None,
+    x_TD: Tensor,
+    y_TD: Tensor,
+    scale_D: Tensor,
+    mean_T: Tensor,
+    rstd_T: Tensor,
+    seed_1: Tensor | None,
+    dropout: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    x_TD, y_TD = x_TD.contiguous(), y_TD.contiguous()
+    num_rows, width = y_TD.shape
+    grad_x_TD, grad_y_TD = torch.empty_like(x_TD), torch.empty_like(y_TD)
+    block = _block(width)
+    programs = min(BACKWARD_PROGRAMS, triton.cdiv(num_rows, block["ROWS"]))
+    partial_P2D = mean_T.new_empty(programs, 2, width)
+    other_grad_TD = None if other_grad_TD is None else other_grad_TD.contiguous()
+    _backward[(programs,)](
+        grad_TD.contiguous(), other_grad_TD, x_TD, y_TD, scale_D, mean_T, rstd_T, seed_1,
+        grad_x_TD, grad_y_TD, partial_P2D, num_rows, TWO_USES=other_grad_TD is not None,
+        ACCUMULATE=accumulator(y_TD.dtype), **_chances(dropout), **block,
+    )  # fmt: skip
+    return grad_x_TD, grad_y_TD, sum_rows(partial_P2D.flatten(1)).view(2, width)
+
+
+@torch.library.custom_op("heedful::seeded_dropout", mutates_args=())
+def _seeded_dropout(x_TD: Tensor, seed_1: Tensor, dropout: float) -> Tensor:
+    x_TD = x_TD.contiguous()
+    output_TD = torch.empty_like(x_TD)
+    block = _block(x_TD.size(1))
+    _dropout[(triton.cdiv(x_TD.size(0), block["ROWS"]),)](
+        x_TD, output_TD, seed_1, x_TD.size(0), **_chances(dropout), **block
+    )
+    return output_TD
+
+
+@_add_norm.register_fake
+def _(x_TD: Tensor, y_TD: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
+    mean_T = y_TD.new_empty(y_TD.size(0), dtype=wide(y_TD.dtype))
+    return y_TD.new_empty(y_TD.shape), mean_T, torch.empty_like(mean_T)
+
+
+@_add_norm_backward.register_fake
+def _(
+    grad_TD: Tensor, other: Tensor | None, x_TD: Tensor, y_TD: Tensor, scale_D: Tensor, mean_T: Tensor, *rest: Any
+) -> tuple[Tensor, ...]:
+    return x_TD.new_empty(x_TD.shape), y_TD.new_empty(y_TD.shape), mean_T.new_empty(2, y_TD.size(1))
+
+
+@_seeded_dropout.register_fake
+def _(x_TD: Tensor, *rest: Any) -> Tensor:
+    return x_TD.new_empty(x_TD.shape)
+
+
+def _keep_add_norm(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    ctx.set_materialize_grads(False)  # nobody asks for a gradient through means and deviations
+    x_TD, y_TD, scale_D, _, seed_1, ctx.dropout, _ = inputs
+    ctx.save_for_backward(x_TD, y_TD, scale_D, output[1], output[2], seed_1)
+
+
+def _grad_of_add_norm(ctx: Any, grad_TD: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
+    return _grads(ctx, grad_TD, None)
+
+
+def _grads(ctx: Any, grad_TD: Tensor, other_grad_TD: Tensor | None) -> tuple[Tensor | None, ...]:
+    scale_D = ctx.saved_tensors[2]
+    grad_x_TD, grad_y_TD, sums_2D = _add_norm_backward(grad_TD, other_grad_TD, *ctx.saved_tensors, ctx.dropout)
+    grad_scale_D, grad_shift_D = sums_2D.to(scale_D.dtype).unbind()
+    return grad_x_TD, grad_y_TD, grad_scale_D, grad_shift_D, None, None, None
+
+
+class _TwoUses(torch.autograd.Function):
+    """The same with the output given twice; backward, the gradients of both."""
+
+    @staticmethod
+    def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, Tensor]:
+        output = _add_norm(*inputs)
+        _keep_add_norm(ctx, inputs, output)
+        # The second carries the first, and a view its base: the other way round they would keep each other alive.
+        return output[0], output[0].view_as(output[0])
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+        used = [grad_TD for grad_TD in grads if grad_TD is not None]
+        return _grads(ctx, used[0], used[1] if len(used) > 1 else None)
+
+
+def _keep_dropout(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    _, seed_1, ctx.dropout = inputs
+    ctx.save_for_backward(seed_1)
+
+
+def _grad_of_dropout(ctx: Any, grad_TD: Tensor) -> tuple[Tensor | None, ...]:
+    return _seeded_dropout(grad_TD, *ctx.saved_tensors, ctx.dropout), None, None
+
+
+_add_norm.register_autograd(_grad_of_add_norm, setup_context=_keep_add_norm)
+_seeded_dropout.register_autograd(_grad_of_dropout, setup_context=_keep_dropout)
+
+
+def add_norm(
+    x_TD: Tensor,
+    y_TD: Tensor,
+    scale_D: Tensor,
+    shift_D: Tensor,
+    *,
+    seed_1: Tensor | None,
+    dropout: float,
+    eps: float,
+) -> Tensor:
+    """LayerNorm(x + Dropout(y)), in the type of y. Without dropout no seed is needed."""
+    inputs = (getattr(x_TD, RESIDUAL, x_TD), y_TD, scale_D, shift_D, seed_1, dropout, eps)
+    if torch.compiler.is_compiling():  # the compiler adds the two gradients itself
+        compiled_TD: Tensor = _add_norm(*inputs)[0]
+        return compiled_TD
+    output_TD: Tensor
+    residual_TD, output_TD = _TwoUses.apply(*inputs)  # type: ignore[no-untyped-call]
+    setattr(output_TD, RESIDUAL, residual_TD)
+    return output_TD
+
+
+def seeded_dropout(x_TD: Tensor, *, seed_1: Tensor, dropout: float) -> Tensor:
+    """Dropout whose mask follows from the seed."""
+    output_TD: Tensor = _seeded_dropout(x_TD, seed_1, dropout)
+    return output_TD

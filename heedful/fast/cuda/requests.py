@@ -1,0 +1,165 @@
+"""Requests on their way through the lanes of a GPU: who enters when, and what is read ahead meanwhile.
+
+A sentence enters as soon as a slot is free, while the others are half-way; nothing waits for the longest of a batch.
+While the GPU works on one round of steps, the host takes what the round before it has found, hands it on, and reads
+what comes next. So whoever reads requests from text and makes text of results does it in the GPU's time. Sentences too
+long for the lane that is running wait until it is empty; no more than `WINDOW` requests are under way at any time.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import NamedTuple
+
+import numpy as np
+
+from heedful.fast.cuda.lanes import CAPACITIES, ROUND_STEPS, Lane, Lanes, Newcomer, Round
+from heedful.translate.engine import Hypothesis, Request
+from heedful.translate.search import BeamRule
+
+WINDOW = 16384  # requests between the oldest that is not done and the newest that was read
+FEW_SLOTS, FEW_STEPS = 16, 2  # with few slots somebody is waiting for each of them
+SHARE_TO_ENTER = 1 / 16  # of the slots are free when the next sentences enter
+EMPTY = np.iinfo(np.int64).max
+
+
+class Waiting(NamedTuple):
+    """A request, its number in the stream, and how long its output may become."""
+
+    number: int
+    request: Request
+    max_length: int
+
+
+class Stream:
+    """Requests, numbered in their order, and the way of each."""
+
+    def __init__(
+        self,
+        lanes: Lanes,
+        requests: Iterable[tuple[int, Request]],
+        rule: BeamRule,
+        *,
+        limit: Callable[[Request], int],
+        too_long: Callable[[list[tuple[int, Request]]], Iterator[tuple[int, list[Hypothesis]]]],
+        with_tokens: bool,
+    ) -> None:
+        self.lanes, self.rule, self.limit, self.too_long, self.with_tokens = lanes, rule, limit, too_long, with_tokens
+        self._requests, self._is_read = iter(requests), False
+        self._under_way: dict[int, None] = {}  # numbers of requests, the oldest first
+        self._waiting: dict[int, deque[Waiting]] = {}  # by the capacity that they need; 0: more than any lane has
+        self._last, self._max_positions = -1, lanes.decoder.max_positions
+
+    def found(self) -> Iterator[tuple[int, list[Hypothesis]]]:
+        """The number of a request and its hypotheses, as they are found."""
+        while self.read(2 * self.lanes.most_slots(self.rule, CAPACITIES[0])):
+            capacity = next(iter(self._waiting))
+            results = self._through_lane(capacity) if capacity else self._beside_lanes()
+            for number, hypotheses in results:
+                self._under_way.pop(number)
+                yield number, hypotheses
+
+    def read(self, enough: int) -> bool:
+        """Read until so many are waiting; is anybody?"""
+        count = min(enough - sum(map(len, self._waiting.values())), self._room())
+        if count > 0 and not self._is_read:
+            before = len(self._under_way)
+            for number, request in islice(self._requests, count):
+                limit = self.limit(request)
+                self._queue(len(request.source_ids), limit).append(Waiting(number, request, limit))
+                self._under_way[number] = None
+                self._last = number
+            self._is_read = len(self._under_way) < before + count
+        return bool(self._waiting)
+
+    def _room(self) -> int:
+        """So many may be read, the oldest that is not done in mind."""
+        return WINDOW - (self._last + 1 - next(iter(self._under_way), self._last + 1))
+
+    def _queue(self, length: int, limit: int) -> deque[Waiting]:
+        """Where a sentence of this length, and of an output of at most that, waits."""
+        needed = max(length, limit) + 1
+        capacity = next((each for each in CAPACITIES if needed <= each), 0) if needed > CAPACITIES[0] else CAPACITIES[0]
+        if length >= self._max_positions:
+            capacity = 0  # where the error is raised
+        if capacity not in self._waiting:
+            self._waiting[capacity] = deque()
+        return self._waiting[capacity]
+
+    def _beside_lanes(self) -> Iterator[tuple[int, list[Hypothesis]]]:
+        return self.too_long([(number, request) for number, request, _ in self._waiting.pop(0)])
+
+    def _through_lane(self, capacity: int) -> Iterator[tuple[int, list[Hypothesis]]]:
+        """All that wait for this capacity, and those that come while they are under way."""
+        lane = self.lanes.take(self.rule, self._num_slots(capacity), capacity, with_tokens=self.with_tokens)
+        try:
+            yield from _Passage(self, lane, capacity).results()
+        finally:
+            self.lanes.give_back(lane)
+
+    def _num_slots(self, capacity: int) -> int:
+        """As many as the lane may have; fewer where fewer sentences are left: a power of four."""
+        most, num_slots = self.lanes.most_slots(self.rule, capacity), 1
+        while num_slots < most and not (self._is_read and num_slots >= len(self._waiting[capacity])):
+            num_slots *= 4
+        return min(most, num_slots)
+
+    def more(self, capacity: int, count: int) -> list[Waiting]:
+        """The next ones that wait for this capacity, at most so many."""
+        waiting = self._waiting.get(capacity, deque())
+        taken = [waiting.popleft() for _ in range(min(count, len(waiting)))]
+        if not waiting:
+            self._waiting.pop(capacity, None)
+        return taken
+
+    def num_waiting(self, capacity: int) -> int:
+        """How many wait for this capacity."""
+        return len(self._waiting.get(capacity, ()))
+
+
+class _Passage:
+    """Sentences in the slots of one lane."""
+
+    def __init__(self, stream: Stream, lane: Lane, capacity: int) -> None:
+        self.stream, self.lane, self.capacity = stream, lane, capacity
+        self.steps = FEW_STEPS if lane.num_slots <= FEW_SLOTS else ROUND_STEPS
+        self.free = list(range(lane.num_slots))
+        self.tenants = [-1] * lane.num_slots
+        self.first_round_N = np.full(lane.num_slots, EMPTY)  # since when who is in a slot is there
+
+    def results(self) -> Iterator[tuple[int, list[Hypothesis]]]:
+        """As they are found."""
+        before: Round | None = None
+        while True:
+            self._admit()
+            busy = len(self.free) < self.lane.num_slots
+            now = self.lane.launch(self.steps) if busy else None
+            self.stream.read(2 * self.lane.num_slots)
+            if before is not None:
+                yield from self._leave(before)
+            if now is None and not self.stream.num_waiting(self.capacity):
+                return
+            before = now
+
+    def _admit(self) -> None:
+        if len(self.free) < SHARE_TO_ENTER * self.lane.num_slots:
+            return
+        newcomers = []
+        for number, request, limit in self.stream.more(self.capacity, len(self.free)):
+            slot = self.free.pop()
+            self.tenants[slot] = number
+            self.first_round_N[slot] = self.lane.rounds
+            newcomers.append(Newcomer(slot, request.source_ids, limit, request.prefix_ids))
+        self.lane.admit(newcomers)
+
+    def _leave(self, before: Round) -> Iterator[tuple[int, list[Hypothesis]]]:
+        slots_N = np.flatnonzero(before.done() & (self.first_round_N <= before.number))
+        if not len(slots_N):
+            return
+        slots, found = slots_N.tolist(), before.hypotheses(slots_N)
+        numbers = [self.tenants[slot] for slot in slots]
+        self.first_round_N[slots_N] = EMPTY
+        self.free += slots
+        yield from zip(numbers, found, strict=True)

@@ -1,0 +1,102 @@
+"""The vectors behind the weights, so that the calculation can be worked through with its real numbers.
+
+For each attention: queries, keys and values, what W_O makes of the heads, and what comes out of residual and LayerNorm.
+For each stack: the vector of every word before the first layer and after each, which says how far it moved. They are
+half precision: three digits, which is what a page shows. The arithmetic between them is done where it is shown
+(`inspection/page/worked.js`), and here for whoever has Python.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from heedful.inspection.attention_map import KINDS, AttentionMap, Kind, place
+
+
+@dataclass(frozen=True, slots=True)
+class Worked:
+    """Equation 1 for one head and one row: a number for each column, and the vector they lead to."""
+
+    dot_S: Tensor  # q·k
+    scaled_S: Tensor  # q·k / √d_k; −∞ where the mask forbids
+    weights_S: Tensor  # softmax of it
+    output_K: Tensor  # Σ weight · value
+
+
+def work(found: AttentionMap, kind: Kind, *, layer: int, head: int, row: int) -> Worked:
+    """The calculation of one head at one row, step by step; layer, head and row count from 0."""
+    recorder = found.reading.recorders[place(kind, layer)]
+    query_K, key_SK = recorder.queries[0][row, head], recorder.keys[0][:, head]
+    dot_S = key_SK @ query_K
+    scaled_S = dot_S / math.sqrt(query_K.numel())
+    if kind == "decoder":
+        scaled_S = scaled_S.masked_fill(torch.arange(scaled_S.numel(), device=scaled_S.device) > row, -math.inf)
+    weights_S = scaled_S.softmax(dim=0)
+    return Worked(dot_S, scaled_S, weights_S, weights_S @ recorder.values[0][:, head])
+
+
+def states(found: AttentionMap, stack: str) -> Tensor:
+    """The vectors of a stack's words before the first layer and after each: (layers + 1) × words × d_model."""
+    kind: Kind = "encoder" if stack == "encoder" else "decoder"
+    residuals, layers = found.reading.residuals, found.weights_LHTS[kind].size(0)
+    after = [residuals[f"{stack}.{layer}.feed_forward_norm"].output_TD for layer in range(layers)]
+    return torch.stack([residuals[f"{stack}.0.self_attention_norm"].x_TD, *after])
+
+
+def moved(states_LTD: Tensor) -> Tensor:
+    """How far each vector moved in each layer, as an angle in degrees: layers × words."""
+    cosine_LT = torch.cosine_similarity(states_LTD[1:].double(), states_LTD[:-1].double(), dim=-1)
+    return cosine_LT.clamp(-1, 1).acos().rad2deg()
+
+
+def num_vector_bytes(found: AttentionMap, layers: Sequence[int]) -> int:
+    """How large `vectors` will be."""
+    per_layer = sum(_part(found, kind, 0, name).numel() for kind in KINDS for name in PARTS)
+    return 2 * (per_layer * len(layers) + states(found, "encoder").numel() + states(found, "decoder").numel())
+
+
+PARTS = ("q", "k", "v", "sub", "out")
+
+
+def vectors(found: AttentionMap, layers: Sequence[int]) -> dict[str, Any]:
+    """The vectors of these layers as the page gets them."""
+    kinds: dict[str, Any] = {}
+    for kind in KINDS:
+        here = [layer for layer in layers if layer < found.weights_LHTS[kind].size(0)]
+        kinds[kind] = {"layers": here, **{name: halves(_parts(found, kind, here, name)) for name in PARTS}}
+    return {"kinds": kinds, "states": {stack: halves(states(found, stack)) for stack in ("encoder", "decoder")}}
+
+
+def _parts(found: AttentionMap, kind: Kind, layers: Sequence[int], name: str) -> Tensor:
+    """Layers × rows × width; a decoder may have none of the layers that an encoder has."""
+    parts = [_part(found, kind, layer, name) for layer in layers]
+    return torch.stack(parts) if parts else _part(found, kind, 0, name)[None][:0]
+
+
+def _part(found: AttentionMap, kind: Kind, layer: int, name: str) -> Tensor:
+    """Rows × width; the heads of a row lie side by side."""
+    recorder, residual = (
+        found.reading.recorders[place(kind, layer)],
+        found.reading.residuals[f"{place(kind, layer)}_norm"],
+    )
+    tensors = {
+        "q": recorder.queries[0].flatten(1),
+        "k": recorder.keys[0].flatten(1),
+        "v": recorder.values[0].flatten(1),
+        "sub": residual.sublayer_TD,
+        "out": residual.output_TD,
+    }
+    return tensors[name]
+
+
+def halves(values: Tensor) -> dict[str, Any]:
+    """A tensor as half-precision numbers in base64."""
+    data = values.detach().cpu().half().contiguous().numpy().astype("<f2").tobytes()
+    return {"shape": list(values.shape), "dtype": "f16", "data": base64.b64encode(data).decode("ascii")}

@@ -1,0 +1,418 @@
+"""Checkpoints: save, load, resume, average (§6.1). Nothing is lost when a machine dies.
+
+A checkpoint is a folder, `checkpoints/step-00001000/`: `model.safetensors` (the weights to translate with),
+`state.safetensors` (the optimizer's moments; and where the weights to translate with are a moving average, those that
+learn) and `state.json` (the step, counters, and what the bits depend on). It is written under another name, flushed to
+the disk, and renamed, so that a folder with the right name is whole. One without its state is kept for averaging only.
+A model folder (`model/`) stands alone: weights, configuration, tokenizer. Nothing is ever unpickled.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import torch
+from msgspec.structs import asdict
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from heedful.config.recipe import read_recipe
+from heedful.config.settings import Config, layer_to_toml, named_files, resolve
+from heedful.data.atomic import flush, flush_folder
+from heedful.data.run_folder import CHECKPOINTS, CONFIG, MODEL, TOKENIZER
+from heedful.data.tokenizer import Tokenizer
+from heedful.errors import CheckpointError
+from heedful.model.transformer import Transformer
+
+WEIGHTS, MOMENTS, STATE = "model.safetensors", "state.safetensors", "state.json"
+FORMAT = {"format": "heedful"}  # alone: several remarks would be written in any order
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedModel:
+    """A model ready to translate: the weights and all that belongs to them."""
+
+    model: Transformer
+    tokenizer: Tokenizer
+    config: Config
+    weights: Path
+
+    @property
+    def source_language(self) -> str:
+        """The code of the language it translates from."""
+        return self.config.data.source_language
+
+    @property
+    def target_language(self) -> str:
+        """The code of the language it translates into."""
+        return self.config.data.target_language
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What a whole checkpoint holds: weights, moments, and the state that is written as JSON."""
+
+    weights: dict[str, Tensor]
+    moments: dict[str, Tensor]
+    state: dict[str, Any]
+
+    def on_host(self) -> Snapshot:
+        """The same in the host's memory."""
+        weights, moments = ({n: t.cpu() for n, t in part.items()} for part in (self.weights, self.moments))
+        return Snapshot(weights, moments, self.state)
+
+
+# ------------------------------------------------------------------------------------------------------------ writing
+
+
+@contextmanager
+def writing_whole(folder: Path) -> Iterator[Path]:
+    """A folder to write into, which is then there whole or not at all: flushed, and renamed.
+
+    An older folder of that name gives way, and is still there until then.
+    """
+    temporary = _temporary(folder)
+    shutil.rmtree(temporary, ignore_errors=True)
+    try:
+        temporary.mkdir(parents=True)
+        yield temporary
+        flush_folder(temporary)
+        _replace_folder(temporary, folder)
+    except (OSError, SafetensorError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise CheckpointError(
+            f"{folder}: could not be written ({reason}); what was there before is still there"
+        ) from None
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _temporary(folder: Path) -> Path:
+    """What a folder is called that is not yet whole, or no longer."""
+    return folder.with_name(f".{folder.name}.writing")
+
+
+def _write_files(folder: Path, files: Mapping[str, Mapping[str, Tensor] | str | Path]) -> None:
+    """What is to be written under a name is tensors, a text, or a file to copy."""
+    for name, content in files.items():
+        _write_file(folder / name, content)
+
+
+def _write_file(path: Path, content: Mapping[str, Tensor] | str | Path) -> None:
+    if isinstance(content, Path):
+        shutil.copyfile(content, path)
+    elif isinstance(content, str):
+        path.write_text(content, encoding="utf-8")
+    else:
+        write_tensors(path, content, FORMAT)
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str]) -> None:
+    """A safetensors file that may be read by whoever may read any other new file; by itself only its owner may."""
+    path.touch()
+    mode = stat.S_IMODE(path.stat().st_mode)
+    save_file({name: tensor.detach().contiguous() for name, tensor in tensors.items()}, path, metadata=metadata)
+    path.chmod(mode)
+
+
+def _replace_folder(temporary: Path, folder: Path) -> None:
+    old = folder.with_name(f".{folder.name}.old")
+    _remove(old)
+    if folder.exists():
+        folder.rename(old)
+    temporary.rename(folder)
+    flush(folder.parent)
+    _remove(old)
+
+
+def _remove(folder: Path) -> None:
+    """Take a folder away, or the link to one: what that leads to stays as it is."""
+    if folder.is_symlink():
+        folder.unlink()
+    else:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def step_folder(run: Path, step: int) -> Path:
+    """Where the checkpoint of a step lies."""
+    return run / CHECKPOINTS / f"step-{step:08d}"
+
+
+def save_checkpoint(run: Path, step: int, snapshot: Snapshot) -> Path:
+    """Write a whole checkpoint."""
+    folder = step_folder(run, step)
+    state = json.dumps(snapshot.state, indent=1) + "\n"
+    with writing_whole(folder) as temporary:
+        _write_files(temporary, {WEIGHTS: snapshot.weights, MOMENTS: snapshot.moments, STATE: state})
+    return folder
+
+
+def save_model(folder: Path, weights: Mapping[str, Tensor], config: Config, tokenizer: Path) -> None:
+    """Write a model folder, which stands alone."""
+    with writing_whole(folder) as temporary:
+        write_model(temporary, weights, config, tokenizer)
+
+
+def write_model(folder: Path, weights: Mapping[str, Tensor], config: Config, tokenizer: Path) -> None:
+    """The files of a model, into a folder that is there. It stands alone: of the text it has the names."""
+    _write_files(folder, {WEIGHTS: weights, CONFIG: layer_to_toml(named_files(config)), TOKENIZER: tokenizer})
+
+
+def prune_checkpoints(run: Path, *, keep_whole: int, keep_weights: int, every: int) -> None:
+    """Keep the last whole checkpoints to resume from, and of the multiples of `every` the last ones to average."""
+    steps = checkpoint_steps(run)
+    whole = [step for step in steps if is_whole(step_folder(run, step))][-keep_whole:]
+    averaged = [step for step in steps if step > 0 and step % every == 0][-keep_weights:]
+    for step in steps:
+        folder = step_folder(run, step)
+        if step in whole:
+            continue
+        if step not in averaged:
+            _remove_checkpoint(folder)
+        else:
+            # The state goes first: without it the folder is no longer taken for a whole checkpoint.
+            (folder / STATE).unlink(missing_ok=True)
+            (folder / MOMENTS).unlink(missing_ok=True)
+
+
+def _remove_checkpoint(folder: Path) -> None:
+    """Under a name that the next start takes away, should this one be killed before all of it has gone."""
+    leaving = _temporary(folder)
+    with suppress(OSError):
+        folder.rename(leaving)
+    _remove(leaving)
+
+
+def remove_unfinished(run: Path) -> None:
+    """Take away what a killed run was just writing, or removing; put back what it was just replacing."""
+    for parent in (run, run / CHECKPOINTS):
+        for left in parent.glob(".*.writing"):
+            if left.is_file():
+                left.unlink()
+            else:
+                shutil.rmtree(left, ignore_errors=True)
+        for old in parent.glob(".*.old"):
+            folder = parent / old.name.removeprefix(".").removesuffix(".old")
+            if folder.exists():
+                _remove(old)
+            else:
+                old.rename(folder)
+
+
+# ------------------------------------------------------------------------------------------------------------ reading
+
+
+def checkpoint_steps(run: Path) -> list[int]:
+    """The steps of which this run has weights, in order."""
+    folders = (run / CHECKPOINTS).glob("step-*")
+    return sorted(int(f.name.removeprefix("step-")) for f in folders if f.name[5:].isdigit() and (f / WEIGHTS).exists())
+
+
+def is_whole(folder: Path) -> bool:
+    """Can a run be resumed from this checkpoint?"""
+    return all((folder / name).exists() for name in (WEIGHTS, MOMENTS, STATE))
+
+
+def last_whole(run: Path) -> Path | None:
+    """The newest checkpoint that a run can be resumed from."""
+    folders = [step_folder(run, step) for step in checkpoint_steps(run)]
+    return next((folder for folder in reversed(folders) if is_whole(folder)), None)
+
+
+def load_snapshot(folder: Path) -> Snapshot:
+    """Read a whole checkpoint."""
+    try:
+        state = dict(json.loads((folder / STATE).read_text(encoding="utf-8")))
+    except PermissionError:
+        raise  # it may be whole, and must not be removed for that
+    except (OSError, ValueError, TypeError) as error:
+        raise CheckpointError(f"{folder / STATE}: cannot be read ({error}); remove this checkpoint") from None
+    return Snapshot(load_tensors(folder / WEIGHTS), load_tensors(folder / MOMENTS), state)
+
+
+def load_tensors(path: Path) -> dict[str, Tensor]:
+    """The tensors of one of our safetensors files."""
+    with _opened(path) as file:
+        return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (the file is no mapping)
+
+
+def load_shapes(path: Path) -> dict[str, tuple[int, ...]]:
+    """The shapes of the same tensors, whose numbers are not read."""
+    with _opened(path) as file:
+        return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    """One of our safetensors files; another one is refused."""
+    try:
+        with path.open("rb"), safe_open(path, framework="pt") as file:
+            if (file.metadata() or {}).get("format") != FORMAT["format"]:
+                raise CheckpointError(f"{path}: not written by heedful")
+            yield file
+    except PermissionError:
+        raise  # safetensors would say that there is no such file
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(f"{path}: truncated, or no safetensors file ({error})") from None
+
+
+def weights_digest(path: Path) -> str:
+    """SHA-256 of a safetensors file's tensors: names, shapes, numbers, whatever else it holds."""
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        try:
+            header = msgspec.json.decode(file.read(min(length, path.stat().st_size)), type=dict[str, Any])
+        except msgspec.DecodeError as error:
+            raise CheckpointError(f"{path}: truncated, or no safetensors file ({error})") from None
+        header.pop("__metadata__", None)
+        digest = hashlib.sha256(msgspec.json.encode(header, order="sorted"))
+        while block := file.read(2**20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def load_weights(model: Transformer, weights: Mapping[str, Tensor], origin: Path) -> None:
+    """Copy weights into the model, in the model's own type; names and shapes must be the model's."""
+    refuse_other_shapes(weights, {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}, origin)
+    model.load_state_dict(dict(weights))
+
+
+def refuse_other_shapes(tensors: Mapping[str, Tensor], expected: Mapping[str, tuple[int, ...]], origin: Path) -> None:
+    """An error that names the first tensor which is missing, or of another shape, or not to be there."""
+    found = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+    different = sorted(name for name in {*expected, *found} if expected.get(name) != found.get(name))
+    if different:
+        name = different[0]
+        raise CheckpointError(
+            f"{origin}: does not fit the configuration: {name} is {found.get(name, 'missing')}, "
+            f"expected {expected.get(name, 'nothing')} ({len(different)} tensors differ)"
+        )
+
+
+def average(paths: Sequence[Path]) -> dict[str, Tensor]:
+    """§6.1: the mean of the weights of several checkpoints, summed in float64."""
+    assert paths, "an average needs at least one checkpoint"
+    first = load_tensors(paths[0])
+    sums = {name: tensor.double() for name, tensor in first.items()}
+    for path in paths[1:]:
+        weights = load_tensors(path)
+        if {n: t.shape for n, t in weights.items()} != {n: t.shape for n, t in first.items()}:
+            raise CheckpointError(f"{path}: has other tensors than {paths[0]}; only checkpoints of one model average")
+        for name, tensor in weights.items():
+            sums[name] += tensor
+    return {name: (total / len(paths)).to(first[name].dtype) for name, total in sums.items()}
+
+
+def weights_to_average(run: Path, *, last: int, every: int) -> list[Path]:
+    """Of a run that has ended the last checkpoint, wherever that was, and those before it at multiples of `every`."""
+    *earlier, end = checkpoint_steps(run)
+    regular = [step for step in earlier if step > 0 and step % every == 0]
+    return [step_folder(run, step) / WEIGHTS for step in [*regular, end][-last:]]
+
+
+# -------------------------------------------------------------------------------------------------- what a MODEL may be
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFiles:
+    """The three files that make a model."""
+
+    weights: Path
+    config: Path
+    tokenizer: Path
+
+
+def find_model(path: Path) -> ModelFiles:
+    """A run folder, a `model/` folder or a checkpoint inside its run → the files to load.
+
+    Of a run that has not finished, the newest checkpoint is taken.
+    """
+    if not path.is_dir():
+        problem = "is a file" if path.exists() else "no such folder"
+        raise CheckpointError(f"{path}: {problem}; a model is a run folder, its model/ folder or a checkpoint")
+    if (path / WEIGHTS).exists():
+        is_checkpoint = path.parent.name == CHECKPOINTS and not (path / CONFIG).exists()
+        return _model_files(path / WEIGHTS, path.parent.parent if is_checkpoint else path)
+    if (path / MODEL / WEIGHTS).exists():
+        return _model_files(path / MODEL / WEIGHTS, path / MODEL)
+    steps = checkpoint_steps(path)
+    if not steps:
+        runs = [config.parent for config in sorted(path.glob(f"*/{CONFIG}")) if config.parent.name != MODEL]
+        inside = f"; {runs[0]} is a run" if runs else ""
+        raise CheckpointError(
+            f"{path}: holds no model: neither {WEIGHTS}, nor {MODEL}/{WEIGHTS}, nor a checkpoint{inside}"
+        )
+    if (path / MODEL).is_dir():
+        raise CheckpointError(
+            f"{path / MODEL / WEIGHTS}: missing; heedful train -o {path} averages its checkpoints anew"
+        )
+    return _model_files(step_folder(path, steps[-1]) / WEIGHTS, path)
+
+
+def steps_so_far(path: Path) -> tuple[int, int] | None:
+    """Of a run that has no model yet: the step of its newest checkpoint, and how many there shall be."""
+    files = find_model(path)
+    if files.weights.parent.parent != path / CHECKPOINTS:
+        return None
+    return checkpoint_steps(path)[-1], load_config(files.config).train.steps
+
+
+def _model_files(weights: Path, home: Path) -> ModelFiles:
+    files = ModelFiles(weights, home / CONFIG, home / TOKENIZER)
+    for file in (files.config, files.tokenizer):
+        if not file.is_file():
+            raise CheckpointError(f"{file}: missing; a model needs {WEIGHTS}, {CONFIG} and {TOKENIZER}")
+    return files
+
+
+def load_config(path: Path) -> Config:
+    """The configuration in a config.toml that we wrote, and others may have changed."""
+    _, layer = read_recipe(path)
+    return resolve(layer)
+
+
+def check_same_model(models: Sequence[ModelFiles]) -> None:
+    """An error where weights do not belong together: numbers of other words, languages or sizes have no mean."""
+    first, *others = models
+    expected = _what_weights_mean(first)
+    for files in others:
+        for name, value in _what_weights_mean(files).items():
+            if value != expected[name]:
+                raise CheckpointError(
+                    f"{files.weights}: its {name} is {value!r}, where {first.weights} has {expected[name]!r}; "
+                    f"only checkpoints of one model average"
+                )
+
+
+def _what_weights_mean(files: ModelFiles) -> dict[str, object]:
+    """Vocabulary, languages and sizes; dropout is a matter of training."""
+    config = load_config(files.config)
+    languages = {f"data.{side}_language": getattr(config.data, f"{side}_language") for side in ("source", "target")}
+    sizes = {f"model.{name}": value for name, value in asdict(config.model).items() if name != "dropout"}
+    return {**languages, **sizes, "vocabulary": Tokenizer.load(files.tokenizer).fingerprint[:8]}
+
+
+def load_model(path: Path, *, device: torch.device, dtype: torch.dtype = torch.float32) -> LoadedModel:
+    """A MODEL ready to use: evaluation mode, on `device`."""
+    files = find_model(path)
+    config, tokenizer = load_config(files.config), Tokenizer.load(files.tokenizer)
+    model = empty_model(config, tokenizer.vocab_size).to(dtype)
+    load_weights(model, load_tensors(files.weights), files.weights)
+    return LoadedModel(model.to(device).eval(), tokenizer, config, files.weights)
+
+
+def empty_model(config: Config, vocab_size: int) -> Transformer:
+    """A model whose weights are still to come, without the time that drawing them takes."""
+    with torch.device("meta"):
+        model = Transformer(config.model, vocab_size)
+    return model.to_empty(device="cpu")

@@ -1,0 +1,67 @@
+"""How large a model is: its parameters, and the memory that training needs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import torch
+
+from heedful.config.settings import Config, ModelConfig
+from heedful.model.device import explained_out_of_memory
+from heedful.model.transformer import Transformer
+
+ROWS_AT_ONCE = 256  # of the logits, on a CPU
+
+Shapes: TypeAlias = Mapping[str, tuple[int, ...]]
+"""The shape of each parameter, by its name in the model."""
+
+
+def shapes_of_new(model: ModelConfig, vocab_size: int) -> Shapes:
+    """Of a model that is yet to be made: it is built on torch's meta device, which holds no numbers."""
+    too_large = "no machine holds a model of these sizes; lower those of model, such as model.d_ff"
+    with explained_out_of_memory(too_large), torch.device("meta"):
+        built = Transformer(model, vocab_size)
+    return {name: tuple(parameter.shape) for name, parameter in built.named_parameters()}
+
+
+def count(shapes: Shapes, prefix: str = "") -> int:
+    """How many numbers the parameters hold whose names begin so."""
+    return sum(math.prod(shape) for name, shape in shapes.items() if name.startswith(prefix))
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryEstimate:
+    """Bytes that training needs, roughly."""
+
+    parameters: int  # weights, gradients, Adam's two moments, and a moving average if there is one
+    activations: int  # kept for the backward pass of one micro-batch
+    logits: int  # and what the loss makes of them
+
+    @property
+    def total(self) -> int:
+        """All of it."""
+        return self.parameters + self.activations + self.logits
+
+
+def memory_estimate(config: Config, vocab_size: int, *, device: str) -> MemoryEstimate:
+    """What one process will need in float32 without our kernels: a count of the tensors that autograd keeps."""
+    model = config.model
+    rows = config.train.micro_batch_tokens
+    heads = model.num_heads * (2 * model.head_d_k + 2 * model.head_d_v)
+    attention, feed_forward = heads + 5 * model.d_model, 2 * model.d_ff + 4 * model.d_model
+    layers = model.encoder_layers * (attention + feed_forward) + model.decoder_layers * (2 * attention + feed_forward)
+    return MemoryEstimate(
+        parameters=(20 if config.train.ema_decay else 16) * count(shapes_of_new(model, vocab_size)),
+        activations=4 * rows * layers,
+        logits=4 * vocab_size * _numbers_of_a_word(config, rows, device),
+    )
+
+
+def _numbers_of_a_word(config: Config, rows: int, device: str) -> int:
+    """At the peak of the loss: of each row its logits and what they become; on a CPU of few rows, and a gradient."""
+    if device == "cpu" and config.train.precision != "bf16":
+        return (9 if config.train.r_drop else 5) * min(rows, ROWS_AT_ONCE) + config.model.d_model
+    return (7 if config.train.r_drop else 3) * rows

@@ -1,0 +1,250 @@
+"""The reproduction card of a model: what it was made from, by which code, on which machine, and how good it is.
+
+`card.json` and `card.md` lie in the model folder. `heedful train` writes them, `heedful evaluate` adds the scores of a
+test set to them; the translations lie beside them in `evaluations/`. The card itself holds no text of any corpus:
+files are names, counts and digests, and sentences are what BLEU and chrF count in them. Only names of files are kept,
+not where they lay. It knows files and figures; no model, no torch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from heedful.data.atomic import write_together, write_whole
+from heedful.data.corpus import text_digest, uncompressed
+from heedful.data.run_folder import CONFIG, MODEL
+from heedful.errors import CheckpointError, DataError
+from heedful.score.evaluation import Report
+from heedful.score.provenance import Machine
+from heedful.score.run_history import STARTS, Base, Share
+
+CARD, MARKDOWN, EVALUATIONS = "card.json", "card.md", "evaluations"
+FORMAT = 1
+
+
+class TextFile(Struct, frozen=True):
+    """A text file: its name, and its lines and SHA-256 once uncompressed (None: it was no longer there)."""
+
+    name: str
+    lines: int | None = None
+    sha256: str | None = None
+
+
+class Corpus(Struct, frozen=True):
+    """Aligned files, and what became of their pairs."""
+
+    source: tuple[TextFile, ...]
+    target: tuple[TextFile, ...]
+    counts: dict[str, int]
+
+
+class Training(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How the weights came about. Code, machine and precision are those of the last start; `shares` has all starts."""
+
+    date: str
+    version: str
+    commit: str
+    machine: Machine
+    precision: str
+    shares: tuple[Share, ...] = ()
+    base: Base | None = None  # the model that it was fine-tuned from, whose own training is not counted here
+    seed: int
+    steps: int
+    target_tokens: int
+    seconds: float  # validation included, interruptions not
+    tokens_per_second: float  # target tokens / seconds
+    gpu_hours: float | None  # None: no GPU, or not known
+    averaged_steps: tuple[int, ...]
+    training: Corpus
+    validation: Corpus | None
+
+
+class Evaluation(Struct, frozen=True, kw_only=True):
+    """The scores on one test set. `sha256` is that of the digests of source and references."""
+
+    name: str
+    sha256: str
+    source: TextFile
+    references: tuple[TextFile, ...]
+    contrast: TextFile | None = None
+    date: str
+    version: str
+    commit: str
+    machine: Machine
+    engine: str
+    beam_size: int
+    alpha: float
+    seconds: float  # translating alone
+    report: Report
+    sentence_counts: dict[str, str] = {}
+
+    @property
+    def key(self) -> tuple[str, str, int, float, str, str]:
+        """A test set is its name and what is in it; another search, or another language, makes another score."""
+        return self.name, self.sha256, self.beam_size, self.alpha, self.engine, self.report.language
+
+    @property
+    def search(self) -> str:
+        """How it was translated."""
+        return f"beam {self.beam_size}, α {self.alpha}, {self.engine}"
+
+    @property
+    def conditions(self) -> tuple[str, str, str]:
+        """What scores share that can be compared, or averaged over seeds: test set, kind of BLEU and search."""
+        return self.sha256, self.report.bleu.signature, self.search
+
+    @property
+    def file_name(self) -> str:
+        """Where in `evaluations/` the translations lie."""
+        search = f"beam{self.beam_size}-alpha{self.alpha}-{self.engine.replace(' ', '-')}"
+        return f"{self.name}.{self.sha256[:8]}.{search}.txt"
+
+    def with_contrast_of(self, older: Evaluation) -> Evaluation:
+        """These scores, and the contrastive accuracy of older ones of the same weights."""
+        report = msgspec.structs.replace(self.report, contrastive_accuracy=older.report.contrastive_accuracy)
+        return msgspec.structs.replace(self, contrast=older.contrast, report=report)
+
+
+class Card(Struct, frozen=True, kw_only=True):
+    """All of it. `config` is the resolved configuration; where a setting is a file, its name alone."""
+
+    format: int = FORMAT
+    name: str
+    source_language: str
+    target_language: str
+    weights_sha256: str
+    parameters: int
+    vocab_size: int
+    config: dict[str, dict[str, Any]]
+    training: Training | None = None  # None: not known, as for an average that was made by hand
+    evaluations: tuple[Evaluation, ...] = ()
+
+    def to_json(self) -> str:
+        """For programs; `load_card` reads it back. What is as usual, and came later than cards, is left out."""
+        return msgspec.json.format(msgspec.json.encode(self), indent=1).decode() + "\n"
+
+    def with_evaluation(self, evaluation: Evaluation) -> Card:
+        """The card with these scores added, or in the place of older ones on the same test set that were made alike.
+
+        A contrastive accuracy that is not measured again stays: the weights are the same.
+        """
+        others = [each for each in self.evaluations if each.key != evaluation.key]
+        for older in self.evaluations:
+            if older.key == evaluation.key and evaluation.contrast is None:
+                evaluation = evaluation.with_contrast_of(older)
+        return msgspec.structs.replace(self, evaluations=tuple(sorted([*others, evaluation], key=lambda e: e.key)))
+
+
+def load_card(path: str | Path) -> Card:
+    """The card of a run folder or model folder, or one in a file."""
+    file = _card_file(Path(path))
+    try:
+        card = msgspec.json.decode(file.read_bytes(), type=Card)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise CheckpointError(
+            f"{file}: cannot be read as a card ({getattr(error, 'strerror', None) or error})"
+        ) from None
+    if card.format != FORMAT:
+        raise CheckpointError(f"{file}: a card of format {card.format}, and this version reads {FORMAT}")
+    return card
+
+
+def _card_file(path: Path) -> Path:
+    if not path.exists():
+        raise CheckpointError(f"{path}: no such file or folder; a card is a file, or lies in a run or model folder")
+    if path.is_file():
+        return path
+    places = [path / CARD, path / MODEL / CARD]
+    found = next((place for place in places if place.is_file()), None)
+    if found is None and not any((place.parent / CONFIG).is_file() for place in places):
+        raise CheckpointError(f"{path}: holds no {CARD}, and is no run or model folder")
+    if found is None and (path / STARTS).is_file() and not (path / MODEL).exists():
+        raise CheckpointError(f"{path} is not finished, and its card is written with its model, at the end")
+    if found is None:
+        raise CheckpointError(f"{path}: holds no {CARD}; heedful evaluate -m {path} … writes one")
+    return found
+
+
+def text_file(path: Path) -> TextFile:
+    """A file as the card names it."""
+    lines, digest = text_digest(path)
+    return TextFile(path.name, lines, digest)
+
+
+def corpus(source: Sequence[Path], target: Sequence[Path], counts: dict[str, int], *, is_current: bool) -> Corpus:
+    """Aligned files and their counts; what the files hold is said only if it is still what was read."""
+    look = text_file if is_current else lambda path: TextFile(path.name)
+    return Corpus(tuple(map(look, source)), tuple(map(look, target)), counts)
+
+
+def identify(source: TextFile, references: Sequence[TextFile]) -> tuple[str, str]:
+    """The name and digest of a test set."""
+    digests = " ".join(str(file.sha256) for file in (source, *references))
+    return uncompressed(Path(references[0].name)).name, hashlib.sha256(digests.encode()).hexdigest()
+
+
+# ------------------------------------------------------------------------------------------------------ in the folder
+
+
+def write_card(folder: Path, card: Card, markdown: str) -> None:
+    """card.json and card.md, both or neither: they say the same."""
+    with _explained(folder / CARD):
+        write_together({folder / CARD: card.to_json().encode(), folder / MARKDOWN: markdown.encode()})
+
+
+def write_translations(folder: Path, evaluation: Evaluation, lines: Sequence[str]) -> None:
+    """The translations that were scored, one a line."""
+    with _explained(folder / EVALUATIONS):
+        (folder / EVALUATIONS).mkdir(exist_ok=True)
+    with _explained(folder / EVALUATIONS / evaluation.file_name):
+        text = "".join(f"{line}\n" for line in lines)
+        write_whole(folder / EVALUATIONS / evaluation.file_name, text.encode())
+
+
+def copy_translations(folder: Path, to: Path) -> None:
+    """All translations that lie beside a card, for a folder that is to take the place of this one."""
+    if (folder / EVALUATIONS).is_dir():
+        with _explained(to / EVALUATIONS):
+            shutil.copytree(folder / EVALUATIONS, to / EVALUATIONS)
+
+
+@contextmanager
+def holding(folder: Path) -> Iterator[None]:
+    """One evaluation at a time changes a card; the others wait. (Where folders cannot be locked, nobody waits.)"""
+    with ExitStack() as stack:
+        with suppress(ImportError, OSError):
+            stack.callback(os.close, _locked(folder))
+        yield
+
+
+def _locked(folder: Path) -> int:
+    """The folder that has this name once it is locked: another may take its place while somebody waits."""
+    import fcntl
+
+    while True:
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if os.path.samestat(os.fstat(descriptor), folder.stat()):
+                return descriptor
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise DataError(f"{path}: cannot be written ({error.strerror})") from None

@@ -1,0 +1,194 @@
+"""A card in full, as tables; tables as text or Markdown. Several cards side by side: `card_comparison.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from heedful.config.settings import Layer, layer_to_toml
+from heedful.errors import counted
+from heedful.score.card import Card, Corpus, Evaluation, TextFile, Training
+from heedful.score.evaluation import plain_table
+from heedful.score.run_history import Share
+
+Rows: TypeAlias = list[list[str]]  # the first is the heading
+
+
+class Section(Struct, frozen=True):
+    """A heading with a table under it, or with lines that stand as they are."""
+
+    title: str
+    rows: Rows = []
+    lines: tuple[str, ...] = ()
+
+
+# ------------------------------------------------------------------------------------------------------------ one card
+
+
+def to_markdown(card: Card) -> str:
+    """A card as people read it in a repository."""
+    return "\n\n".join([f"# {_title(card)}", *(show_markdown(section) for section in _sections(card))]) + "\n"
+
+
+def to_text(card: Card) -> str:
+    """A card as people read it on a terminal."""
+    return "\n\n".join([_title(card), *(show_text(section) for section in _sections(card))])
+
+
+def _title(card: Card) -> str:
+    return f"{card.name}: {card.source_language or '?'} → {card.target_language or '?'}"
+
+
+def _sections(card: Card) -> list[Section]:
+    training = card.training
+    facts = [["", ""], ["model", f"{card.parameters:,} parameters, {card.vocab_size:,} word pieces"]]
+    facts += _training_facts(training, card.config) if training else [["training", "not known"]]
+    facts += [["weights, SHA-256", card.weights_sha256]]
+    starts = [Section("Starts", rows)] if training and len(rows := _start_rows(training)) > 2 else []
+    files = [Section("Data", _data_rows(training))] if training else []
+    scores = [_scores(evaluation) for evaluation in card.evaluations]
+    toml = layer_to_toml(card.config).rstrip()
+    return [Section("Model", facts), *starts, *files, *scores, Section("Configuration", lines=tuple(toml.splitlines()))]
+
+
+def _training_facts(training: Training, config: Layer) -> Rows:
+    hours = "" if training.gpu_hours is None else f", {training.gpu_hours:.3f} GPU-hours"
+    several = "s" if len(training.averaged_steps) > 1 else ""
+    steps = ", ".join(map(str, training.averaged_steps))
+    decay = config.get("train", {}).get("ema_decay")
+    averaged = f"{len(training.averaged_steps)} checkpoint{several} (step{several} {steps})"
+    return [
+        *([["fine-tuned from", base(training)]] if training.base else []),
+        ["average of", f"all steps, train.ema_decay = {decay}" if decay else averaged],
+        ["seed", str(training.seed)],
+        [
+            "trained",
+            f"{counted(training.steps, 'step')}, {training.target_tokens:,} target tokens{twice(config)}, "
+            f"{precisions(training)}",
+        ],
+        [
+            "time",
+            f"{training.seconds:,.1f} s, validation included: {training.tokens_per_second:,.0f} target tokens/s{hours}",
+        ],
+        ["machine", machines(training)],
+        ["code", codes(training)],
+        ["date", training.date],
+    ]
+
+
+def base(training: Training) -> str:
+    """The model that it was fine-tuned from; empty: none."""
+    return f"{training.base.name}, weights {training.base.weights_sha256[:8]}" if training.base else ""
+
+
+def twice(config: Layer) -> str:
+    """A remark on how tokens were counted."""
+    return " (R-Drop computes each sentence twice; both count)" if config.get("train", {}).get("r_drop") else ""
+
+
+def code(made: Training | Evaluation | Share) -> str:
+    """Version and commit."""
+    return f"heedful {made.version}" + (f", commit {made.commit}" if made.commit else "")
+
+
+def codes(*trainings: Training) -> str:
+    """Version and commit of all starts."""
+    return _all(trainings, code)
+
+
+def machines(*trainings: Training) -> str:
+    """The machines of all starts."""
+    return _all(trainings, lambda made: made.machine.describe())
+
+
+def precisions(*trainings: Training) -> str:
+    """The numbers that were computed in, of all starts."""
+    return _all(trainings, lambda made: made.precision)
+
+
+def _all(trainings: Sequence[Training], say: Callable[[Training | Share], str]) -> str:
+    """What differs between starts, in their order; a card without starts speaks of one."""
+    starts = [start for training in trainings for start in training.shares or (training,)]
+    return "; ".join(dict.fromkeys(map(say, starts)))
+
+
+def _start_rows(training: Training) -> Rows:
+    rows = [["date", "steps", "of planned", "target tokens", "s", "precision", "machine", "code"]]
+    for share in training.shares:
+        figures = [f"{share.steps:,}", _planned(share), f"{share.target_tokens:,}", f"{share.seconds:,.1f}"]
+        rows.append([share.date, *figures, share.precision, share.machine.describe(), code(share)])
+    unknown = training.steps - sum(share.steps for share in training.shares) if training.shares else 0
+    return [*rows, *([["not known", f"{unknown:,}", "", "", "", "", "", ""]] if unknown else [])]
+
+
+def _planned(share: Share) -> str:
+    """How long the run was to be, by this start: what the learning rate followed, where it cools down."""
+    cooldown = f", the last {share.cooldown_steps:,} cool down" if share.cooldown_steps else ""
+    return f"{share.planned_steps:,}{cooldown}" if share.planned_steps else "not known"
+
+
+def _data_rows(training: Training) -> Rows:
+    rows = [["part", "file", "lines", "SHA-256 of the text"]]
+    for part, corpus in {"training": training.training, "validation": training.validation}.items():
+        if corpus:
+            rows += [[part, *_file_cells(file)] for file in (*corpus.source, *corpus.target)]
+            rows += [[part, "pairs kept", _kept(corpus), _left_out(corpus)]]
+    return rows
+
+
+def _file_cells(file: TextFile) -> list[str]:
+    lines = "" if file.lines is None else f"{file.lines:,}"
+    return [file.name, lines, file.sha256 or "not known: the file was no longer there, or changed"]
+
+
+def _kept(corpus: Corpus) -> str:
+    return f"{corpus.counts['kept']:,}" if "kept" in corpus.counts else "not known"
+
+
+def _left_out(corpus: Corpus) -> str:
+    """What became of the others, and how much text there is."""
+    return ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in corpus.counts.items() if name != "kept")
+
+
+def _scores(evaluation: Evaluation) -> Section:
+    report = evaluation.report
+    rows = [["metric", "score", "95 % interval", "signature"]]
+    for score in report.scores:
+        interval = f"{score.interval.mean:.2f} ± {score.interval.margin:.2f}" if score.interval else ""
+        lower = " (lower is better)" if score is report.ter else ""
+        rows.append([score.name + lower, f"{score.value:.2f}", interval, score.signature])
+    if report.perplexity:
+        rows.append(["perplexity per word piece", f"{report.perplexity.per_piece:.3f}", "", ""])
+        if report.perplexity.per_word is not None:
+            rows.append(["perplexity per word", f"{report.perplexity.per_word:.3f}", "", ""])
+    if report.contrastive_accuracy is not None and evaluation.contrast:
+        cases = f"{counted(evaluation.contrast.lines or 0, 'case')} of {evaluation.contrast.name}"
+        rows.append(["contrastive accuracy", f"{report.contrastive_accuracy:.1%}", "", cases])
+    how = f"{evaluation.search}, {evaluation.seconds:,.1f} s, {code(evaluation)}; {evaluation.machine.describe()}"
+    rows.append(["translated", counted(report.num_lines, "line"), "", how])
+    rows.append(["test set, SHA-256", "", "", evaluation.sha256])
+    rows += [["note", "", "", remark] for remark in report.remarks]
+    return Section(f"Scores on {evaluation.name}", rows)
+
+
+# ------------------------------------------------------------------------------------------------------- text, Markdown
+
+
+def show_text(section: Section) -> str:
+    """A section as people read it on a terminal."""
+    body = section.lines or plain_table([row for row in section.rows if any(row)])
+    return "\n".join([section.title, *(f"  {line}" for line in body)])
+
+
+def show_markdown(section: Section) -> str:
+    """A section as people read it in a repository."""
+    body = [*markdown_table(section.rows)] if section.rows else ["```toml", *section.lines, "```"]
+    return "\n".join([f"## {section.title}", "", *body])
+
+
+def markdown_table(rows: Rows) -> list[str]:
+    """A table with its heading."""
+    heading, *rest = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
+    return [heading, "|" + "---|" * len(rows[0]), *rest]

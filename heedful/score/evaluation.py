@@ -1,0 +1,364 @@
+"""Strings in, `Report` out: how good translations are (§6), with all that is needed to publish the figures.
+
+`evaluate` scores lines, `evaluate_files` scores files, `evaluate_model` translates first. Perplexity (Table 3) and
+contrastive accuracy are made from log-probabilities that the caller has. Nothing here knows a model: a translator is
+anything with `translate`, and torch is not imported.
+"""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from collections.abc import Callable, Iterable, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+from msgspec import Struct
+
+from heedful.data.corpus import language_of, read_lines, refuse_tsv
+from heedful.data.languages import base_language, is_code
+from heedful.data.lines import STDIN, input_lines
+from heedful.errors import DataError, counted
+from heedful.score.paper_bleu import has_paper_bleu, has_tokenised_bleu, lowercased_tokenised_bleu, paper_bleu
+from heedful.score.scores import (
+    ENOUGH_LINES,
+    MAX_RESAMPLED_LINES,
+    NUM_RESAMPLES,
+    Bleu,
+    References,
+    Score,
+    TokenizerChoice,
+    bleu,
+    choose_tokenizer,
+    chrf,
+    language_of_letters,
+    ter,
+)
+
+
+class Perplexity(Struct, frozen=True):
+    """exp of the mean negative log-likelihood: per word piece as in the paper, and per word where words were counted.
+
+    Only the latter can be compared between models with different vocabularies.
+    """
+
+    per_piece: float
+    num_pieces: int
+    per_word: float | None = None
+    num_words: int | None = None
+
+
+class Report(Struct, frozen=True, kw_only=True):
+    """The scores of one set of lines. sacreBLEU's are `bleu`, `chrf` and `ter`; the other kinds of BLEU stand apart."""
+
+    num_lines: int
+    num_references: int
+    language: str
+    tokenizer: TokenizerChoice
+    bleu: Bleu
+    chrf: Score
+    ter: Score
+    paper_bleu: Bleu | None = None  # German and French
+    lowercased_tokenised: Bleu | None = None  # where words stand between spaces
+    perplexity: Perplexity | None = None
+    contrastive_accuracy: float | None = None  # a share: 1.0 is every pair right
+    notes: tuple[str, ...] = ()
+
+    def to_json(self) -> str:
+        """All fields, for programs; `report_from_json` reads it back."""
+        return msgspec.json.format(msgspec.json.encode(self), indent=2).decode()
+
+    def to_text(self) -> str:
+        """A table for people."""
+        return "\n".join([*_heading(self), "", *_score_table(self), "", *_bleu_table(self), "", *_remarks(self)])
+
+    @property
+    def remarks(self) -> list[str]:
+        """What to know before believing the figures: the notes, and that lines are few, or short."""
+        remarks = list(self.notes)
+        if self.bleu.precisions[0] and not self.bleu.precisions[3]:  # where 4-grams could match, smoothing leaves some
+            remarks.append("no hypothesis has 4 tokens, so there are no 4-grams, and BLEU is 0 however good they are")
+        if self.num_lines < ENOUGH_LINES:
+            lines = counted(self.num_lines, "line")
+            remarks.append(f"{lines}: of fewer than {ENOUGH_LINES} the intervals are too narrow")
+        return remarks
+
+    @property
+    def bleus(self) -> list[Bleu]:
+        """Every kind of BLEU in this report, sacreBLEU's first."""
+        return [score for score in (self.bleu, self.paper_bleu, self.lowercased_tokenised) if score is not None]
+
+    @property
+    def scores(self) -> list[Score]:
+        """Every score, sacreBLEU's three first."""
+        return [self.bleu, self.chrf, self.ter, *self.bleus[1:]]
+
+
+def report_from_json(text: str | bytes) -> Report:
+    """The report that `Report.to_json` wrote."""
+    return msgspec.json.decode(text, type=Report)
+
+
+class _Translation(Protocol):
+    @property
+    def text(self) -> str: ...
+
+
+class Translates(Protocol):
+    """What `evaluate_model` asks of a translator."""
+
+    def translate(self, texts: list[str], /, *, split: bool) -> Sequence[_Translation]:
+        """One translation a line, in order; a line is one segment unless it is to be split."""
+        ...
+
+
+def evaluate(
+    hypotheses: Iterable[str],
+    references: Iterable[Iterable[str]],
+    *,
+    language: str = "",
+    hypotheses_name: str = "the list of hypotheses",
+    reference_names: Sequence[str] = (),
+) -> Report:
+    """Score hypotheses against one or several references; the names are for error messages.
+
+    Where every hypothesis is empty, BLEU is 0 as sacreBLEU has it, with a note.
+    """
+    lines, targets = _lines(hypotheses), list(map(_lines, references))
+    _check_language(language)
+    _check(lines, targets, hypotheses_name, reference_names)
+    return _report(lines, targets, language)
+
+
+def evaluate_files(
+    hypotheses: str | PathLike[str], references: Iterable[str | PathLike[str]], *, language: str = ""
+) -> Report:
+    """Score a file (- is stdin) against one or several; the language is that of the first whose name says one."""
+    if isinstance(references, str | PathLike):
+        raise TypeError("evaluate_files takes a list of references; put the path in brackets: [reference]")
+    scored, paths = Path(hypotheses), [Path(reference) for reference in references]
+    for path in (scored, *paths):
+        refuse_tsv(path)
+    return evaluate(
+        list(input_lines(scored)),
+        [list(read_lines(path)) for path in paths],
+        language=language or next(filter(None, map(language_of, paths)), ""),
+        hypotheses_name="<stdin>" if scored == STDIN else str(scored),
+        reference_names=[str(path) for path in paths],
+    )
+
+
+def evaluate_model(
+    translator: Translates,
+    source_lines: Iterable[str],
+    references: Iterable[Iterable[str]],
+    *,
+    language: str = "",
+    source_name: str = "the source",
+    reference_names: Sequence[str] = (),
+) -> Report:
+    """Translate the source, each line as one segment, and score what came out.
+
+    Lines are counted before the work begins.
+    """
+    lines, targets = _lines(source_lines), list(map(_lines, references))
+    _check_language(language)
+    _check(lines, targets, source_name, reference_names)
+    translations = translator.translate(lines, split=False)
+    return _report([translation.text for translation in translations], targets, language)
+
+
+def validation_bleu(hypotheses: Sequence[str], references: References, *, language: str = "") -> Bleu:
+    """BLEU alone and without an interval: what training asks for, every few minutes."""
+    return bleu(hypotheses, references, tokenizer=choose_tokenizer(language).name)
+
+
+def perplexity(total_negative_log_likelihood: float, num_tokens: int) -> float:
+    """exp(total / tokens): per word piece as in the paper, or per word if words were counted. In nats."""
+    if num_tokens < 1:
+        raise DataError("perplexity needs at least one token; the text is empty")
+    try:
+        return math.exp(total_negative_log_likelihood / num_tokens)
+    except OverflowError:
+        return math.inf
+
+
+def perplexities(total_negative_log_likelihood: float, num_pieces: int, num_words: int | None = None) -> Perplexity:
+    """Both perplexities of one text. A word is what stands between spaces."""
+    per_word = None if num_words is None else perplexity(total_negative_log_likelihood, num_words)
+    return Perplexity(perplexity(total_negative_log_likelihood, num_pieces), num_pieces, per_word, num_words)
+
+
+def contrastive_accuracy(right_log_probs: Sequence[float], wrong_log_probs: Sequence[float]) -> float:
+    """The share of pairs in which the right target is likelier than the wrong one; a tie is not right."""
+    if len(right_log_probs) != len(wrong_log_probs):
+        raise DataError(f"{len(right_log_probs)} right targets, but {len(wrong_log_probs)} wrong ones: they are pairs")
+    if not right_log_probs:
+        raise DataError("contrastive accuracy needs at least one pair of targets")
+    pairs = zip(right_log_probs, wrong_log_probs, strict=True)
+    return sum(right > wrong for right, wrong in pairs) / len(right_log_probs)
+
+
+def _lines(texts: Iterable[str]) -> list[str]:
+    """A list of strings, whatever gives them; a string itself is none."""
+    is_list = isinstance(texts, Iterable) and not isinstance(texts, str)
+    lines = list(texts) if is_list else []
+    wrong = [line for line in lines if not isinstance(line, str)] if is_list else [texts]
+    if wrong:
+        how = "lines are a list of strings, and references a list of such lists: evaluate(lines, [lines])"
+        raise TypeError(f"{how}; found {repr(wrong[0])[:80]}")
+    return lines
+
+
+def _check_language(language: str) -> None:
+    """Before a model is set to work."""
+    if not isinstance(language, str):
+        raise TypeError(f'language is a code such as "de", or "" where it is not known, not {language!r}')
+
+
+def _check(lines: Sequence[str], references: References, name: str, reference_names: Sequence[str]) -> None:
+    if not references:
+        raise DataError(f"{name}: there is no reference to compare with")
+    if not lines:
+        raise DataError(f"{name}: there are no lines")
+    names = reference_names or [f"reference {number}" for number in range(1, len(references) + 1)]
+    for reference_name, reference in zip(names, references, strict=True):
+        if len(reference) != len(lines):
+            raise DataError(
+                f"{name} has {counted(len(lines), 'line')} and {reference_name} has {len(reference):,}; "
+                f"line n of the one is compared with line n of the other"
+            )
+        if not any(line.strip() for line in reference):
+            raise DataError(f"{reference_name}: every line is empty, so there is nothing to compare with")
+
+
+def _report(hypotheses: Sequence[str], references: References, language: str) -> Report:
+    tokenizer = choose_tokenizer(language)
+    num = NUM_RESAMPLES if len(hypotheses) <= MAX_RESAMPLED_LINES else 0
+    return Report(
+        num_lines=len(hypotheses),
+        num_references=len(references),
+        language=base_language(language),
+        tokenizer=tokenizer,
+        bleu=bleu(hypotheses, references, tokenizer=tokenizer.name, num_resamples=num),
+        chrf=chrf(hypotheses, references, num_resamples=num),
+        ter=ter(hypotheses, references, language=language, num_resamples=num),
+        paper_bleu=(
+            paper_bleu(hypotheses, references, language=language, num_resamples=num)
+            if has_paper_bleu(language)
+            else None
+        ),
+        lowercased_tokenised=(
+            lowercased_tokenised_bleu(hypotheses, references, language=language, num_resamples=num)
+            if has_tokenised_bleu(language)
+            else None
+        ),
+        notes=(
+            *_notes(hypotheses, references),
+            *_language_notes(language),
+            *_tokenizer_notes(tokenizer, references[0]),
+        ),
+    )
+
+
+def _notes(hypotheses: Sequence[str], references: References) -> list[str]:
+    """What a careful reader would want to know before believing the figures."""
+    notes, total = [], len(hypotheses)
+    if empty := _count(hypotheses, lambda line: not line.strip()):
+        notes.append(f"{empty} of {total} hypotheses are empty")
+    if (tokenised := _count(hypotheses, lambda line: line.endswith(" ."))) * 10 >= total:
+        notes.append(f"{tokenised} of {total} hypotheses end in ' .' and look tokenised; BLEU wants plain text")
+    if composed := _count(hypotheses, _is_no_nfc):  # of another system: ours writes NFC
+        notes.append(
+            f"{composed} of {total} hypotheses are not in NFC: letters that look the same as those of a reference "
+            "may count as errors; bring all files to NFC and score again"
+        )
+    for number, reference in enumerate(references, start=1):
+        if empty := _count(reference, lambda line: not line.strip()):
+            notes.append(f"{empty} of {total} lines of reference {number} are empty")
+        if composed := _count(reference, _is_no_nfc):
+            notes.append(
+                f"{composed} of {total} lines of reference {number} are not in NFC, as our output is: letters "
+                "that look the same count as errors; bring the file to NFC and score again"
+            )
+    if total > MAX_RESAMPLED_LINES:
+        notes.append(f"no intervals: {total} lines are more than the {MAX_RESAMPLED_LINES} that fit in memory")
+    return notes
+
+
+def _language_notes(language: str) -> list[str]:
+    """A name instead of a code would leave the paper's BLEU out without a word."""
+    if not language or is_code(language):
+        return []
+    return [f"{language!r} is no code of a language, such as de: metrics of one language were not chosen by it"]
+
+
+def _tokenizer_notes(tokenizer: TokenizerChoice, reference: Sequence[str]) -> list[str]:
+    """Files without a name that says so, and names such as .kr, leave Korean to 13a."""
+    language = language_of_letters(reference) if tokenizer.name == "13a" else ""
+    if not language:
+        return []
+    option = f"--language {language} takes {choose_tokenizer(language).name}"
+    return [f"the references are in the letters of {language}, which 13a does not suit; {option}"]
+
+
+def _is_no_nfc(line: str) -> bool:
+    return not unicodedata.is_normalized("NFC", line)
+
+
+def _count(lines: Sequence[str], holds: Callable[[str], bool]) -> int:
+    return sum(map(holds, lines))
+
+
+def _heading(report: Report) -> list[str]:
+    lines, references = counted(report.num_lines, "line"), counted(report.num_references, "reference")
+    return [f"{lines}, {references}, target language {report.language or 'not known'}"]
+
+
+def _score_table(report: Report) -> list[str]:
+    rows = [
+        [
+            score.name + (" (lower is better)" if score is report.ter else ""),
+            f"{score.value:.2f}",
+            f"{score.interval.mean:.2f} ± {score.interval.margin:.2f}" if score.interval else "",
+            score.signature,
+        ]
+        for score in report.scores
+    ]
+    return plain_table([["metric", "score", "95 % interval", "signature"], *rows])
+
+
+def _bleu_table(report: Report) -> list[str]:
+    head = ["n-grams found, %", "1", "2", "3", "4", "brevity penalty", "system length", "reference length"]
+    rows = [
+        [
+            score.name,
+            *(f"{precision:.1f}" for precision in score.precisions),
+            f"{score.brevity_penalty:.3f}",
+            f"{score.system_length}",
+            f"{score.reference_length}",
+        ]
+        for score in report.bleus
+    ]
+    return plain_table([head, *rows])
+
+
+def _remarks(report: Report) -> list[str]:
+    lines = [f"BLEU's tokenizer is {report.tokenizer.name}: {report.tokenizer.reason}"]
+    if report.perplexity is not None:
+        per_word = report.perplexity.per_word
+        lines.append(
+            f"perplexity {report.perplexity.per_piece:.3f} per word piece"
+            + ("" if per_word is None else f", {per_word:.3f} per word")
+        )
+    if report.contrastive_accuracy is not None:
+        lines.append(f"contrastive accuracy {report.contrastive_accuracy:.1%}")
+    return lines + [f"note: {remark}" for remark in report.remarks]
+
+
+def plain_table(rows: list[list[str]]) -> list[str]:
+    """Columns as wide as their widest cell."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]

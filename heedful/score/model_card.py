@@ -1,0 +1,153 @@
+"""The card of a model folder, when its training ends, and when it has none yet.
+
+What an older card says of the training, and its scores, are kept as long as the weights are the same, bit for bit.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+
+import msgspec
+
+from heedful import __version__
+from heedful.config.settings import named_files
+from heedful.data.encoding import Encoding
+from heedful.data.run_folder import MODEL, TOKENIZER, TRAINING_DATA, VALIDATION_DATA
+from heedful.data.shards import is_current, open_shards
+from heedful.data.tokenizer import Tokenizer
+from heedful.errors import CheckpointError, DataError
+from heedful.model.checkpoint import ModelFiles, find_model, load_config, load_shapes, weights_digest
+from heedful.model.sizes import count
+from heedful.score.card import CARD, Card, Corpus, Training, copy_translations, corpus, load_card, write_card
+from heedful.score.card_tables import to_markdown
+from heedful.score.provenance import machine, now
+from heedful.score.run_history import Base, Place, Share, Start, begin, read_base, read_starts, shares
+from heedful.train.trainer import Progress, Trainer
+
+
+def new_card(files: ModelFiles, name: str = "") -> Card:
+    """What can be said of any model; it is named after its folder unless told."""
+    folder, config = Path(os.path.abspath(files.config.parent)), load_config(files.config)
+    return Card(
+        name=name or (folder.parent.name if folder.name == MODEL else folder.name),
+        source_language=config.data.source_language,
+        target_language=config.data.target_language,
+        weights_sha256=weights_digest(files.weights),
+        parameters=count(load_shapes(files.weights)),
+        vocab_size=Tokenizer.load(files.tokenizer).vocab_size,
+        config=named_files(config),
+    )
+
+
+def card_of(files: ModelFiles) -> Card | None:
+    """The card that lies there, if it speaks of these weights."""
+    card = card_in(files.config.parent)
+    return card if card and card.weights_sha256 == weights_digest(files.weights) else None
+
+
+def card_in(folder: Path) -> Card | None:
+    """The card of a model folder; one that cannot be read is an error, for it is not to be written over."""
+    return load_card(folder / CARD) if (folder / CARD).is_file() else None
+
+
+def base_of(files: ModelFiles) -> Base:
+    """A model, as the card of one that is fine-tuned from it will name it; a card that cannot be read names nothing."""
+    card = None
+    with suppress(CheckpointError):
+        card = card_of(files)
+    card = card or new_card(files)
+    return Base(card.name, card.weights_sha256)
+
+
+def write_start(run: Path, name: str, trainer: Trainer, commit: str) -> None:
+    """Write down that a run begins, or goes on, here and now: by the code of this commit and for the card."""
+    here = machine(trainer.device.type, processes=trainer.world.size)
+    place = _place(trainer.progress)
+    begin(
+        run,
+        Start(
+            name=name,
+            date=now(),
+            version=__version__,
+            commit=commit,
+            machine=here,
+            precision=trainer.precision,
+            place=place,
+            planned_steps=trainer.config.train.steps,
+            cooldown_steps=trainer.config.train.cooldown_steps,
+        ),
+    )
+
+
+def _place(progress: Progress) -> Place:
+    return Place(progress.step, progress.target_tokens, progress.seconds)
+
+
+def write_training_card(folder: Path, run: Path, trainer: Trainer, averaged: Sequence[Path]) -> None:
+    """The card of the model that a run has come to, into a folder that is to become the run's `model/`."""
+    starts, before = read_starts(run), card_in(run / MODEL)
+    names = [start.name for start in starts if start.name] or [run.absolute().name]
+    card = new_card(find_model(folder), names[-1])
+    kept = before if before and before.weights_sha256 == card.weights_sha256 else None
+    if kept:
+        card = msgspec.structs.replace(card, evaluations=kept.evaluations)
+        copy_translations(run / MODEL, folder)
+    if kept and kept.training:
+        card = msgspec.structs.replace(card, name=kept.name, training=kept.training)
+    else:
+        card = msgspec.structs.replace(card, training=_training(run, trainer, averaged, starts))
+    write_card(folder, card, to_markdown(card))
+
+
+def _training(run: Path, trainer: Trainer, averaged: Sequence[Path], starts: Sequence[Start]) -> Training:
+    config, progress, tokenizer = trainer.config, trainer.progress, Tokenizer.load(run / TOKENIZER)
+    data, done = config.data, shares(starts, _place(progress))
+    last = done[-1] if done else starts[-1]
+    return Training(
+        date=now(),
+        version=last.version,
+        commit=last.commit,
+        machine=last.machine,
+        precision=last.precision,
+        shares=done,
+        base=read_base(run),
+        seed=config.train.seed,
+        steps=progress.step,
+        target_tokens=progress.target_tokens,
+        seconds=progress.seconds,
+        tokens_per_second=progress.target_tokens / max(progress.seconds, 1e-9),
+        gpu_hours=_gpu_hours(done, progress.step),
+        averaged_steps=tuple(int(path.parent.name.removeprefix("step-")) for path in averaged),
+        training=_corpus(run / TRAINING_DATA, data.source, data.target, Encoding.for_training(config, tokenizer)),
+        validation=(
+            _corpus(
+                run / VALIDATION_DATA,
+                data.valid_source,
+                data.valid_target,
+                Encoding.for_validation(config, tokenizer),
+            )
+            if data.valid_source
+            else None
+        ),
+    )
+
+
+def _gpu_hours(done: Sequence[Share], steps: int) -> float | None:
+    """Of all starts together; None without a GPU, or where a start is not known."""
+    if sum(share.steps for share in done) < steps or not any(share.machine.gpu for share in done):
+        return None
+    return sum(share.machine.num_gpus * share.seconds for share in done) / 3600
+
+
+def _corpus(shards: Path, source: Sequence[str], target: Sequence[str], encoding: Encoding) -> Corpus:
+    """Counts are those of the shards; digests only of files that still hold what the shards were made from."""
+    sources, targets = [Path(name) for name in source], [Path(name) for name in target]
+    try:
+        same = is_current(shards, sources, targets, encoding)
+    except DataError:  # a file has gone
+        same = False
+    return corpus(sources, targets, asdict(open_shards(shards).counts), is_current=same)

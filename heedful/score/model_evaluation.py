@@ -1,0 +1,240 @@
+"""A model's report, kept on its card: its translations scored, and how likely the references are to it (Table 3).
+
+It knows a translator and files; how scores are counted is in `evaluation.py`, what a card holds in `card.py`.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import msgspec
+
+from heedful import __version__
+from heedful.data.corpus import read_lines, refuse_odd_names, refuse_pipe, refuse_tsv
+from heedful.data.languages import has_spaces
+from heedful.errors import CheckpointError, DataError, counted
+from heedful.model.checkpoint import find_model, weights_digest
+from heedful.score.card import Evaluation, TextFile, holding, identify, text_file, write_card, write_translations
+from heedful.score.card_tables import to_markdown
+from heedful.score.evaluation import Perplexity, Report, contrastive_accuracy, evaluate_model, perplexities
+from heedful.score.model_card import card_of, new_card
+from heedful.score.provenance import commit, machine, now
+from heedful.score.scores import MAX_RESAMPLED_LINES
+from heedful.score.significance import packed_counts
+from heedful.translate.translation import Translation, Translator
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluated:
+    """The scores on a test set, the translations that were scored, and whose they are."""
+
+    evaluation: Evaluation
+    translations: tuple[str, ...]
+    weights_sha256: str = ""  # of the first model; empty: not known
+
+
+@dataclass(frozen=True, slots=True)
+class _TestSet:
+    """What is in the files of a test set, and the files as the card names them."""
+
+    names: tuple[str, ...]  # of source and references, for errors
+    source_file: TextFile
+    reference_files: tuple[TextFile, ...]
+    contrast_file: TextFile | None
+    cases: list[list[str]]
+    lines: list[str]
+    targets: list[list[str]]
+
+
+class _Recorder:
+    """A translator that remembers what it said, and how long it took."""
+
+    def __init__(self, translator: Translator) -> None:
+        self.translator, self.texts, self.seconds = translator, list[str](), 0.0
+
+    def translate(self, texts: list[str], *, split: bool) -> Sequence[Translation]:
+        began = time.monotonic()
+        translations = self.translator.translate(texts, split=split)
+        self.seconds, self.texts = time.monotonic() - began, [each.text for each in translations]
+        return translations
+
+
+def evaluate_models(
+    models: Sequence[Path],
+    source: Path,
+    references: Sequence[Path],
+    *,
+    language: str = "",
+    contrast: Path | None = None,
+    beam_size: int | None = None,
+    alpha: float | None = None,
+    device: str = "auto",
+    engine: str = "torch",
+    precision: str = "auto",
+) -> Evaluated:
+    """Translate with saved models, several as an ensemble, and score; how to search is theirs where it is not said."""
+    digest = weights_digest(find_model(models[0]).weights)
+    translator = Translator.load(*models, device=device, engine=engine, precision=precision)
+    own = translator.options
+    translator.options = replace(
+        own,
+        beam_size=own.beam_size if beam_size is None else beam_size,
+        alpha=own.alpha if alpha is None else alpha,
+    )
+    evaluated = evaluate_translator(translator, source, references, language=language, contrast=contrast)
+    return replace(evaluated, weights_sha256=digest)
+
+
+def evaluate_translator(
+    translator: Translator,
+    source: Path,
+    references: Sequence[Path],
+    *,
+    language: str = "",
+    contrast: Path | None = None,
+) -> Evaluated:
+    """Translate a file and score it against its references; perplexity is that of the first one.
+
+    `contrast` is a TSV of source, right and wrong target.
+    """
+    test = _read(source, references, contrast)
+    code, computing = commit(), translator.engine.computing(translator.options)
+    recorder = _Recorder(translator)
+    report = _report(recorder, test, language or translator.target_language)
+    name, digest = identify(test.source_file, test.reference_files)
+    few = len(test.lines) <= MAX_RESAMPLED_LINES
+    evaluation = Evaluation(
+        name=name,
+        sha256=digest,
+        source=test.source_file,
+        references=test.reference_files,
+        contrast=test.contrast_file,
+        date=now(),
+        version=__version__,
+        commit=code,
+        machine=machine(computing.device),
+        engine=computing.engine,
+        beam_size=translator.options.beam_size,
+        alpha=translator.options.alpha,
+        seconds=recorder.seconds,
+        report=report,
+        sentence_counts=packed_counts(recorder.texts, test.targets, tokenizer=report.tokenizer.name) if few else {},
+    )
+    return Evaluated(evaluation, tuple(recorder.texts))
+
+
+def _read(source: Path, references: Sequence[Path], contrast: Path | None) -> _TestSet:
+    """All that is wrong with the files is said before the work begins."""
+    for path in (source, *references, *([contrast] if contrast else [])):
+        refuse_pipe(path)
+        refuse_odd_names([path.name])
+    for path in (source, *references):
+        refuse_tsv(path)
+    return _TestSet(
+        names=(str(source), *map(str, references)),
+        source_file=text_file(source),
+        reference_files=tuple(map(text_file, references)),
+        contrast_file=text_file(contrast) if contrast else None,
+        cases=contrast_cases(contrast) if contrast else [],
+        lines=list(read_lines(source)),
+        targets=[list(read_lines(path)) for path in references],
+    )
+
+
+def _report(recorder: _Recorder, test: _TestSet, language: str) -> Report:
+    source_name, *reference_names = test.names
+    report = evaluate_model(
+        recorder,
+        test.lines,
+        test.targets,
+        language=language,
+        source_name=source_name,
+        reference_names=reference_names,
+    )
+    translator = recorder.translator
+    perplexity, notes = _perplexity_or_why_not(translator, test.lines, test.targets[0], language)
+    return msgspec.structs.replace(
+        report,
+        perplexity=perplexity,
+        contrastive_accuracy=accuracy(translator, test.cases) if test.cases else None,
+        notes=(*report.notes, *notes),
+    )
+
+
+def _perplexity_or_why_not(
+    translator: Translator, lines: Sequence[str], targets: Sequence[str], language: str
+) -> tuple[Perplexity | None, list[str]]:
+    """A long line is translated in parts, but scored whole: where positions end, that costs the perplexity alone."""
+    try:
+        return reference_perplexity(translator, lines, targets, language), []
+    except DataError as error:
+        return None, [f"no perplexity: {error}"]
+
+
+def reference_perplexity(
+    translator: Translator, lines: Sequence[str], targets: Sequence[str], language: str
+) -> Perplexity | None:
+    """Per word piece, eos included, and per word, which models of other vocabularies can be compared by.
+
+    What is too large for a number is left out: JSON has no word for it.
+    """
+    total, pieces = 0.0, 0
+    for scored in translator.score(zip(lines, targets, strict=True)):
+        total, pieces = total - scored.log_prob, pieces + len(scored.pieces)
+    words = [sum(len(target.split()) for target in targets)] if has_spaces(language) else []
+    found = perplexities(total, pieces, *words)
+    if found.per_word is not None and not math.isfinite(found.per_word):
+        found = perplexities(total, pieces)
+    return found if math.isfinite(found.per_piece) else None
+
+
+def accuracy(translator: Translator, cases: Sequence[Sequence[str]]) -> float:
+    """How often the right target (of source, right, wrong) is likelier than the wrong one."""
+    right, wrong = (
+        [scored.log_prob for scored in translator.score((case[0], case[column]) for case in cases)] for column in (1, 2)
+    )
+    return contrastive_accuracy(right, wrong)
+
+
+def contrast_cases(path: Path) -> list[list[str]]:
+    """The lines of a TSV: source, right target, wrong target."""
+    cases = [line.split("\t") for line in read_lines(path)]
+    for number, case in enumerate(cases, start=1):
+        if len(case) != 3:
+            raise DataError(
+                f"{path}:{number}: {counted(len(case), 'field')}, where source, right and wrong target must stand"
+            )
+    if not cases:
+        raise DataError(f"{path} is empty")
+    return cases
+
+
+# --------------------------------------------------------------------------------------------------------- on the card
+
+
+def card_place(model: Path) -> Path:
+    """The folder of a model's card; a checkpoint has none."""
+    files = find_model(model)
+    if files.weights.parent != files.config.parent:
+        raise CheckpointError(f"{files.weights.parent}: is a checkpoint, and a card belongs to a model folder")
+    return files.config.parent
+
+
+def keep_on_card(model: Path, evaluated: Evaluated) -> Path:
+    """Add the scores to the card of a model, and the translations beside it; returns the folder.
+
+    A run may have come to other weights while they were scored: those scores belong on no card.
+    """
+    files, folder = find_model(model), card_place(model)
+    with holding(folder):
+        card = card_of(files) or new_card(files)
+        if evaluated.weights_sha256 not in ("", card.weights_sha256):
+            raise CheckpointError(f"{folder}: has other weights than those that were scored; evaluate it again")
+        card = card.with_evaluation(evaluated.evaluation)
+        write_translations(folder, evaluated.evaluation, evaluated.translations)
+        write_card(folder, card, to_markdown(card))
+    return folder

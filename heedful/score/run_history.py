@@ -1,0 +1,119 @@
+"""The starts of a run: which code made which part of it, on which machine and in which numbers. It is for the card.
+
+`starts.jsonl` in the run folder has one line a start, with the place where the run stood then. A start takes back those
+that left no checkpoint, as the metrics of their steps are taken back: what they did is done again. `base.json` names
+the weights that a fine-tuned run began from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from heedful.data.run_folder import BASE, write_text
+from heedful.score.provenance import Machine
+
+STARTS = "starts.jsonl"
+
+
+class Base(Struct, frozen=True):
+    """The model that a run was fine-tuned from."""
+
+    name: str
+    weights_sha256: str
+
+
+class Place(Struct, frozen=True):
+    """How far a run has come."""
+
+    step: int = 0
+    target_tokens: int = 0
+    seconds: float = 0.0
+
+
+class Start(Struct, frozen=True, kw_only=True):
+    """Who started a run, and where it stood."""
+
+    name: str  # of the recipe; empty: there was none
+    date: str
+    version: str
+    commit: str
+    machine: Machine
+    precision: str
+    place: Place
+    planned_steps: int = 0  # all that the run was to have; 0: not known
+    cooldown_steps: int = 0  # the last of them
+
+
+class Share(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What one start did of a run."""
+
+    date: str
+    version: str
+    commit: str
+    machine: Machine
+    precision: str
+    steps: int
+    target_tokens: int
+    seconds: float
+    planned_steps: int = 0
+    cooldown_steps: int = 0
+
+
+def begin(run: Path, start: Start) -> None:
+    """Write a start down, in the place of those that came no further than where it begins."""
+    before = [each for each in read_starts(run) if each.place.step < start.place.step]
+    write_text(run / STARTS, "".join(f"{msgspec.json.encode(each).decode()}\n" for each in (*before, start)))
+
+
+def keep_base(run: Path, base: Base | None) -> None:
+    """Write down what a run begins from; None: from weights of its own."""
+    if base:
+        write_text(run / BASE, f"{msgspec.json.encode(base).decode()}\n")
+    else:
+        (run / BASE).unlink(missing_ok=True)
+
+
+def read_base(run: Path) -> Base | None:
+    """What the run began from; None: from weights of its own, or it is not known."""
+    try:
+        return msgspec.json.decode((run / BASE).read_bytes(), type=Base)
+    except (FileNotFoundError, NotADirectoryError, msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def read_starts(run: Path) -> list[Start]:
+    """All starts, in order; a line that cannot be read is not known."""
+    starts = []
+    if (run / STARTS).is_file():
+        for line in (run / STARTS).read_bytes().splitlines():
+            try:
+                starts.append(msgspec.json.decode(line, type=Start))
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                continue
+    return starts
+
+
+def shares(starts: Sequence[Start], end: Place) -> tuple[Share, ...]:
+    """What each start did until the next one, the last until the end; those that did no step are left out."""
+    places = [*(start.place for start in starts), end]
+    return tuple(
+        Share(
+            date=start.date,
+            version=start.version,
+            commit=start.commit,
+            machine=start.machine,
+            precision=start.precision,
+            steps=after.step - here.step,
+            target_tokens=after.target_tokens - here.target_tokens,
+            seconds=after.seconds - here.seconds,
+            planned_steps=start.planned_steps,
+            cooldown_steps=start.cooldown_steps,
+        )
+        for start, (here, after) in zip(starts, pairwise(places), strict=True)
+        if after.step > here.step
+    )

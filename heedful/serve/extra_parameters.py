@@ -1,0 +1,66 @@
+"""Parameters beside a text and its languages: which work, which are refused by name, and which change nothing.
+
+What would change the translation and is not supported is refused: a translation without the glossary that was asked for
+looks like one with it. Names that nobody knows are ignored, as DeepL and LibreTranslate do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from heedful.serve.incoming import Parameters
+from heedful.serve.limits import RefusalError
+from heedful.translate.documents.paragraphs import Division
+
+DIVISIONS: dict[str, Division] = {"0": "lines", "1": "lines and sentences", "nonewlines": "sentences"}
+NO, YES = ("0", "false"), ("1", "true")
+# What is not supported, and the values that ask for nothing: what happens without them anyway.
+UNSUPPORTED: Mapping[str, Collection[str]] = {
+    # DeepL's
+    "context": (),
+    "custom_instructions": (),
+    "formality": ("default", "prefer_more", "prefer_less"),
+    "glossary_id": (),
+    "glossary_ids": (),
+    "ignore_tags": (),
+    "model_type": ("latency_optimized", "prefer_quality_optimized"),
+    "non_splitting_tags": (),
+    "outline_detection": YES,
+    "preserve_formatting": NO,
+    "splitting_tags": (),
+    "style_id": (),
+    "tag_handling_version": ("v2",),
+    "translation_memory_id": (),
+    "translation_memory_threshold": (),
+    # Those of /api/trace
+    "alpha": (),
+    "beam_size": (),
+    "prefix": (),
+}
+
+
+def refuse_unsupported(given: Parameters, others: Mapping[str, Collection[str]]) -> None:
+    """Raise for the first parameter that would be ignored though it asks for another translation."""
+    for name, harmless in (*UNSUPPORTED.items(), *others.items()):
+        for value in map(_plain, given.values.get(name, [])):
+            if value and value not in harmless:
+                raise RefusalError(400, _not_supported(name, value if harmless else ""))
+
+
+def division(given: Parameters) -> Division | None:
+    """What `split_sentences` says; None: the text's format says it."""
+    value = ",".join(map(_plain, given.values.get("split_sentences", [])))
+    value = {"false": "0", "true": "1"}.get(value, value)
+    if value and value not in DIVISIONS:
+        raise RefusalError(400, _not_supported("split_sentences", value))
+    return DIVISIONS.get(value)
+
+
+def _not_supported(name: str, value: str) -> str:
+    return f"Value for '{name}' not supported: {value[:20]}" if value else f"Parameter '{name}' not supported"
+
+
+def _plain(value: Any) -> str:
+    """A value as a form would have it; what says nothing is empty."""
+    return "" if value in (None, [], {}) else str(value).strip().lower()

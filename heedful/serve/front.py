@@ -1,0 +1,64 @@
+"""What every route starts from: the service, and who may use it how much."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from starlette.requests import Request
+
+from heedful.serve.incoming import Parameters, parameters
+from heedful.serve.limits import Keys, Limits, RateLimit, RefusalError
+from heedful.serve.prometheus import Metrics
+from heedful.serve.service import Service
+
+SCHEMES = ("bearer", "deepl-auth-key")
+
+
+@dataclass(slots=True)
+class Front:
+    """The service with its limits, keys and counts."""
+
+    service: Service
+    limits: Limits = field(default_factory=Limits)
+    keys: Keys = field(default_factory=Keys)
+    rate: RateLimit = field(default_factory=RateLimit)
+    metrics: Metrics = field(default_factory=Metrics)
+    in_flight: int = 0
+    draining: bool = False
+
+    async def admitted(self, request: Request) -> Parameters:
+        """The parameters of a request that has the right key and has not come too often."""
+        given = await parameters(request, self.limits)
+        host, key = f"host {request.client.host if request.client else ''}", _key(request, given)
+        try:
+            self.keys.check(key)
+        except RefusalError:
+            if key:  # who guesses keys does not guess for ever; who sends none guesses nothing
+                self.rate.check(host)
+            raise
+        self.rate.check(f"key {key}" if self.keys else host)
+        return given
+
+
+def _key(request: Request, given: Parameters) -> str:
+    """From the header, as DeepL's clients send it, or from the parameters, as LibreTranslate's do."""
+    scheme, _, key = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() in SCHEMES:
+        return _decoded(key.strip())
+    values = [*given.values.get("api_key", []), *given.values.get("auth_key", []), ""]
+    return values[0] if isinstance(values[0], str) else ""
+
+
+def _decoded(header: str) -> str:
+    """Headers are read as Latin-1, and hardly ever meant so: first they are taken for UTF-8."""
+    try:
+        return header.encode("latin-1").decode()
+    except UnicodeDecodeError:
+        return header
+
+
+def front_of(request: Request) -> Front:
+    """The front that answers this request."""
+    front = request.app.state.front
+    assert isinstance(front, Front)
+    return front

@@ -1,0 +1,198 @@
+"""Ours, under /api/: what the page shows of a translation, of a model and of its training."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import logging
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from types import ModuleType
+from typing import Any
+
+import msgspec
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from heedful.data.metrics import Tail
+from heedful.data.run_folder import METRICS
+from heedful.errors import CheckpointError, HeedfulError
+from heedful.serve.extra_parameters import division, refuse_unsupported
+from heedful.serve.front import Front, front_of
+from heedful.serve.incoming import Parameters, while_connected
+from heedful.serve.limits import RefusalError
+from heedful.serve.queue import QueueClosedError, QueueFullError
+from heedful.serve.service import AUTO, Pair, Side
+
+LARGEST_TABLE = 1024  # positions, and dimensions
+EVENTS = "text/event-stream"
+AT_ONCE = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}  # no proxy keeps events; the latter is for nginx
+POLL, HEARTBEAT = 0.5, 15.0  # seconds
+log = logging.getLogger("uvicorn.error")
+
+
+def _inside() -> ModuleType:
+    """Loaded when it is first asked for: it draws in much that translating does not need."""
+    try:
+        return importlib.import_module("heedful.inspection.trace")
+    except ModuleNotFoundError:
+        raise RefusalError(
+            501, "this server cannot look inside its models: heedful.inspection.trace is missing"
+        ) from None
+
+
+async def prepare(front: Front) -> None:
+    """Make every model ready to be looked into, and to align; one that cannot be says so when it is asked."""
+    for pair in front.service.pairs.values():
+        with suppress(HeedfulError, RefusalError, QueueClosedError):
+            await front.service.look(pair, lambda translator: _inside().prepare(translator))
+    with suppress(QueueClosedError, QueueFullError):
+        await front.service.prepare_aligning()
+
+
+def _pair(front: Front, given: Parameters, text: str = "") -> Pair:
+    """The pair that is asked for, or the first one."""
+    default, service = front.service.default, front.service
+    target = given.text("target", default.target)
+    source = given.text("source", default.source)
+    if source == AUTO:
+        routes = [code for code, _ in service.guesses(text, target) if code != target]
+        source = routes[0] if routes else default.source
+    return service.pair(source, target)
+
+
+async def trace(request: Request) -> Response:
+    """POST /api/trace: pieces, words, attention, the choices at each step, the tree of the beam."""
+    front = front_of(request)
+    given = await front.admitted(request)
+    text = given.text("q")
+    pair = _pair(front, given, text)
+    options = _search(front, given, pair) | {
+        "prefix": given.text("prefix", "") or None,
+        "target": given.text("target_text", "") or None,
+        "layers": chosen_layers(given),
+        "hypothesis": given.integer("hypothesis", 0),
+    }
+    front.limits.check_texts([text, options["prefix"] or "", options["target"] or ""])
+    look = _inside().trace
+    found = await while_connected(
+        request, front.service.look(pair, lambda translator: look(translator, text, **options))
+    )
+    return JSONResponse(found)
+
+
+async def sentences(request: Request) -> Response:
+    """POST /api/sentences: a text translated as /translate does, and the sentences that it was divided into."""
+    front = front_of(request)
+    given = await front.admitted(request)
+    text, source = given.text("q"), given.text("source", AUTO)
+    target = given.text("target", front.service.default.target)
+    front.limits.check_texts([text])
+    refuse_unsupported(given, {})
+    work = front.service.translate_apart(text, source=source, target=target, division=division(given))
+    sides = await while_connected(request, work)
+    return JSONResponse({name: _side(side) for name, side in zip(("source", "target"), sides, strict=True)})
+
+
+def _side(side: Side) -> dict[str, Any]:
+    """There is one more of the spaces: they stand before, between and behind the sentences."""
+    return {"language": side.language, "sentences": side.document.units, "spaces": side.document.spaces}
+
+
+def _search(front: Front, given: Parameters, pair: Pair) -> dict[str, Any]:
+    own = pair.translator.options
+    beam_size, alpha = given.integer("beam_size", own.beam_size), given.number("alpha", own.alpha)
+    front.limits.check_beam(beam_size)
+    if not 0 <= alpha <= 10:
+        raise RefusalError(400, f"Invalid request: alpha ({alpha:g}) is not within 0 and 10")
+    return {"beam_size": beam_size, "alpha": alpha}
+
+
+def chosen_layers(given: Parameters) -> list[int] | None:
+    layers = [_whole(layer) for layer in given.values.get("layers", []) if layer not in (None, "")]
+    if None in layers:
+        raise RefusalError(400, "Invalid request: layers must be whole numbers, in JSON an array of them")
+    return [layer for layer in layers if layer is not None] or None
+
+
+def _whole(value: Any) -> int | None:
+    """A number, or the digits of one: forms know no numbers."""
+    if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 10:
+        return int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+async def model(request: Request) -> Response:
+    """GET /api/model?source=&target=: the card of a model."""
+    front = front_of(request)
+    pair = _pair(front, await front.admitted(request))
+    sizes = await while_connected(request, front.service.look(pair, _inside().model_card))
+    return JSONResponse(sizes | {"card": await run_in_threadpool(_inside().folder_card, pair.folder)})
+
+
+async def positions(request: Request) -> Response:
+    """GET /api/positions?n=&d=: the positional encoding."""
+    front = front_of(request)
+    given = await front.admitted(request)
+    default = front.service.default.translator.config.model.d_model
+    sizes = {"n": given.integer("n", 128), "d": given.integer("d", default)}
+    for name, largest in {"n": LARGEST_TABLE, "d": max(LARGEST_TABLE, default)}.items():
+        if not 1 <= sizes[name] <= largest:
+            raise RefusalError(400, f"Invalid request: {name} ({sizes[name]}) is not within 1 and {largest}")
+    return JSONResponse(await run_in_threadpool(_inside().positions, sizes["n"], sizes["d"]))
+
+
+async def run_metrics(request: Request) -> Response:
+    """GET /api/run/metrics?source=&target=: the curves of the training; as a stream of events to those who ask so."""
+    front = front_of(request)
+    pair = _pair(front, await front.admitted(request))
+    files = [folder / METRICS for folder in _run_folders(pair) if (folder / METRICS).is_file()]
+    if not files:
+        return JSONResponse({"step": [], "validation": []})  # a model without the run that it came from
+    if EVENTS in request.headers.get("accept", ""):
+        events = _events(front, Tail(files[0])) if request.method == "GET" else ()  # HEAD waits for none
+        return StreamingResponse(events, media_type=EVENTS, headers=AT_ONCE)
+    return JSONResponse(await run_in_threadpool(Tail(files[0]).more))
+
+
+async def _events(front: Front, tail: Tail) -> AsyncIterator[str]:
+    """Until the server leaves, or the run cannot be read any longer: somebody may have removed it."""
+    try:
+        async for event in _records(front, tail):
+            yield event
+    except CheckpointError as error:
+        log.error("%s", error)
+
+
+async def _records(front: Front, tail: Tail) -> AsyncIterator[str]:
+    """Records as they are written: first all that are there; `anew` where the run went back to a checkpoint."""
+    quiet, is_anew = 0.0, True
+    while not front.draining:
+        records = await run_in_threadpool(tail.more)
+        is_anew |= tail.is_anew
+        if any(records.values()):
+            name, is_anew = "anew" if is_anew else "more", False
+            yield f"event: {name}\ndata: {msgspec.json.encode(records).decode()}\n\n"
+        elif quiet >= HEARTBEAT:
+            yield ": still here\n\n"  # which finds out who has left
+        quiet = 0.0 if any(records.values()) or quiet >= HEARTBEAT else quiet + POLL
+        await asyncio.sleep(POLL)
+
+
+def _run_folders(pair: Pair) -> list[Any]:
+    """A run is served by its own name, by its model's, or by a checkpoint's."""
+    if pair.folder is None:
+        return []
+    folder = pair.folder.resolve()
+    return [folder, folder.parent, folder.parent.parent]
+
+
+ROUTES = [
+    Route("/api/trace", trace, methods=["POST"]),
+    Route("/api/sentences", sentences, methods=["POST"]),
+    Route("/api/model", model),
+    Route("/api/positions", positions),
+    Route("/api/run/metrics", run_metrics),
+]

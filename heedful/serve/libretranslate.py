@@ -1,0 +1,109 @@
+"""LibreTranslate's HTTP API at the root: what most clients of self-hosted translators speak."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from heedful.serve.extra_parameters import division, refuse_unsupported
+from heedful.serve.front import Front, front_of
+from heedful.serve.incoming import while_connected
+from heedful.serve.language_names import language_name
+from heedful.serve.limits import RefusalError
+from heedful.serve.service import AUTO, Answer, Service
+
+OF_DEEPL = {"tag_handling": ()}  # here `format` says it
+FRONTEND_TIMEOUT = 500  # milliseconds that a page waits for the next key
+
+
+async def translate(request: Request) -> Response:
+    """POST /translate."""
+    front = front_of(request)
+    given = await front.admitted(request)
+    texts, source, target = given.texts("q"), given.text("source"), given.text("target")
+    given.refuse_repeated("q")
+    form, num_alternatives = given.text("format", "text"), given.integer("alternatives", 0)
+    front.limits.check_texts(texts)
+    front.limits.check_alternatives(num_alternatives)
+    refuse_unsupported(given, OF_DEEPL)
+    work = front.service.translate(
+        texts,
+        source=source,
+        target=target,
+        form=form,
+        num_alternatives=num_alternatives,
+        division=division(given),
+    )
+    answers = await while_connected(request, work)
+    fields = _fields(answers, with_language=source == AUTO, with_alternatives=num_alternatives > 0)
+    return JSONResponse(fields if "q" in given.arrays else {name: values[0] for name, values in fields.items()})
+
+
+def _fields(answers: Sequence[Answer], *, with_language: bool, with_alternatives: bool) -> dict[str, list[Any]]:
+    fields: dict[str, list[Any]] = {"translatedText": [answer.text for answer in answers]}
+    if with_language:
+        fields["detectedLanguage"] = [_language(answer.language, answer.confidence or 0.0) for answer in answers]
+    if with_alternatives:
+        fields["alternatives"] = [list(answer.alternatives) for answer in answers]
+    return fields
+
+
+def _language(code: str, confidence: float) -> dict[str, Any]:
+    return {"confidence": round(100 * confidence), "language": code}
+
+
+async def detect(request: Request) -> Response:
+    """POST /detect."""
+    front = front_of(request)
+    text = (await front.admitted(request)).text("q")
+    front.limits.check_texts([text])
+    return JSONResponse([_language(code, confidence) for code, confidence in front.service.detect(text)])
+
+
+async def languages(request: Request) -> Response:
+    """GET /languages."""
+    known = front_of(request).service.languages
+    return JSONResponse([{"code": c, "name": language_name(c), "targets": targets} for c, targets in known.items()])
+
+
+async def health(request: Request) -> Response:
+    """GET /health."""
+    if not front_of(request).service.queue.is_alive:
+        raise RefusalError(503, "the worker has stopped")
+    return JSONResponse({"status": "ok"})
+
+
+async def frontend_settings(request: Request) -> Response:
+    """GET /frontend/settings."""
+    front = front_of(request)
+    return JSONResponse(_settings(front, front.service))
+
+
+def _settings(front: Front, service: Service) -> dict[str, Any]:
+    target = service.default.target
+    return {
+        "charLimit": front.limits.characters,
+        "frontendTimeout": FRONTEND_TIMEOUT,
+        "apiKeys": bool(front.keys),
+        "keyRequired": bool(front.keys),
+        "suggestions": False,
+        "filesTranslation": False,
+        "supportedFilesFormat": [],
+        "language": {
+            "source": {"code": AUTO, "name": "Auto Detect"},
+            "target": {"code": target, "name": language_name(target)},
+        },
+    }
+
+
+ROUTES = [
+    Route("/translate", translate, methods=["POST"]),
+    Route("/detect", detect, methods=["POST"]),
+    Route("/languages", languages),
+    Route("/health", health),
+    Route("/frontend/settings", frontend_settings),
+]

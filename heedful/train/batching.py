@@ -1,0 +1,238 @@
+"""Batches (§5.1): (seed, step) → about N source and N target tokens, packed.
+
+The paper put sentences of like length together, to save padding. Packed rows have no padding, so ours are random
+samples of the corpus (a departure, listed in docs/paper.md). Nothing here is random but through (seed, epoch), so that
+a batch is a pure function of (seed, step), and a run that is resumed sees what it would have seen. It knows numbers of
+pairs and tokens; no text, no model.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass, replace
+from typing import TypeAlias, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from heedful.data.shards import Shards
+from heedful.fast.cuda.tiles import StaticShape
+from heedful.model.packed import Packed, fill_pairs, num_pair_numbers, pack_source, pack_target, shift_right
+
+Numbers: TypeAlias = npt.NDArray[np.int64]
+Words64: TypeAlias = npt.NDArray[np.uint64]
+T = TypeVar("T")
+B = TypeVar("B")
+
+# How many pairs of the endless stream are looked up at once.
+CHUNK_PAIRS = 16_384
+FEISTEL_ROUNDS = 6
+# Rows on a GPU are rounded up to this, so that matrix products have whole tiles.
+WHOLE_TILES = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Packed sentence pairs: row t of the decoder sees `target_in` up to t and must give `target_out_T[t]`."""
+
+    source: Packed
+    target_in: Packed
+    target_out_T: Tensor
+    num_target_tokens: int
+
+    def to(self, device: torch.device) -> Batch:
+        """The same batch on `device`."""
+        return replace(
+            self,
+            source=self.source.to(device),
+            target_in=self.target_in.to(device),
+            target_out_T=self.target_out_T.to(device),
+        )
+
+
+def make_batch(shards: Shards, pairs_N: Numbers) -> Batch:
+    """The pairs with these numbers, packed."""
+    source_T, source_lengths_N = shards.source.gather(pairs_N)
+    target_T, target_lengths_N = shards.target.gather(pairs_N)
+    return Batch(
+        source=pack_source(source_T, source_lengths_N),
+        target_in=pack_target(shift_right(target_T), target_lengths_N, source_lengths_N),
+        target_out_T=torch.from_numpy(target_T),
+        num_target_tokens=len(target_T),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class NumberedBatch:
+    """The same for a GPU: everything in one array of a fixed size, which `view_pairs` reads."""
+
+    numbers_I: Tensor
+    num_target_tokens: int
+
+
+def make_numbered_batch(shape: StaticShape, shards: Shards, pairs_N: Numbers) -> NumberedBatch:
+    """The pairs with these numbers, in pinned memory where there is a GPU, so that copying them holds up nobody."""
+    numbers_I = torch.empty(num_pair_numbers(shape), dtype=torch.int32, pin_memory=torch.cuda.is_available())
+    target_T, target_lengths_N = shards.target.gather(pairs_N)
+    fill_pairs(numbers_I.numpy(), *shards.source.gather(pairs_N), target_T, target_lengths_N, shape)
+    return NumberedBatch(numbers_I, len(target_T))
+
+
+def static_shape(rows: int, max_length: int, *, copies: int = 1) -> StaticShape:
+    """The shape that holds every micro-batch of at most `rows` tokens a side, where each pair stands `copies` times."""
+    aligned = -(-rows // WHOLE_TILES) * WHOLE_TILES
+    return StaticShape(rows=aligned, sentences=copies * most_sentences(rows // copies), longest=max_length + 1)
+
+
+def most_sentences(rows: int) -> int:
+    """A micro-batch holds no more: tables of a fixed size need some bound, and few texts come near this one."""
+    return max(1, rows // 4)
+
+
+def _mix(words: Words64) -> Words64:
+    """The finalizer of splitmix64: every bit of the input moves every bit of the output."""
+    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return words ^ (words >> np.uint64(31))
+
+
+def derived_seed(*numbers: int) -> int:
+    """One 63-bit seed from several numbers, such as (seed, step, micro-batch); neighbours get unrelated ones."""
+    word = np.zeros(1, dtype=np.uint64)
+    for number in numbers:
+        word = _mix(word + np.uint64(number) + np.uint64(0x9E3779B97F4A7C15))
+    return int(word[0] >> np.uint64(1))
+
+
+def shuffled(numbers: Numbers, size: int, seed: int) -> Numbers:
+    """Where a shuffle of 0 … size−1 puts these numbers, without holding the shuffle in memory.
+
+    A Feistel network permutes the next power of four; what falls outside is sent through again until it is inside.
+    """
+    half_bits = max(1, ((size - 1).bit_length() + 1) // 2)
+    keys = [np.uint64(derived_seed(seed, r)) for r in range(FEISTEL_ROUNDS)]
+    words = _feistel(numbers.astype(np.uint64), half_bits, keys)
+    while (outside := words >= size).any():
+        words[outside] = _feistel(words[outside], half_bits, keys)
+    return words.astype(np.int64)
+
+
+def _feistel(words: Words64, half_bits: int, keys: list[np.uint64]) -> Words64:
+    shift, low = np.uint64(half_bits), np.uint64((1 << half_bits) - 1)
+    left, right = words >> shift, words & low
+    for key in keys:
+        left, right = right, left ^ (_mix(right + key) & low)
+    return (left << shift) | right
+
+
+def pair_stream(num_pairs: int, seed: int, num_encodings: int = 1) -> Iterator[Numbers]:
+    """The endless stream of pair numbers, in chunks: epoch after epoch, each in an order of its own.
+
+    Where pairs are encoded several times, each epoch takes the next encoding.
+    """
+    position = 0
+    while True:
+        epoch, first = divmod(position, num_pairs)
+        last = min(first + CHUNK_PAIRS, num_pairs)
+        pairs_N = shuffled(np.arange(first, last), num_pairs, derived_seed(seed, epoch))
+        yield pairs_N + epoch % num_encodings * num_pairs
+        position += last - first
+
+
+def micro_batches(shards: Shards, *, seed: int, rows: int) -> Iterator[Numbers]:
+    """The stream cut into micro-batches: each takes the next pairs while neither side exceeds `rows` tokens.
+
+    (Nor do they exceed `most_sentences`.)
+    """
+    waiting = np.empty(0, dtype=np.int64)
+    stream, most = pair_stream(len(shards), seed, shards.num_encodings), most_sentences(rows)
+    while True:
+        while len(waiting) <= most:
+            waiting = np.concatenate([waiting, next(stream)])
+        ends_source = np.cumsum(shards.source.lengths[waiting])
+        ends_target = np.cumsum(shards.target.lengths[waiting])
+        first = 0
+        while len(waiting) - first > most:
+            used_source = int(ends_source[first - 1]) if first else 0
+            used_target = int(ends_target[first - 1]) if first else 0
+            fit_source = int(np.searchsorted(ends_source, used_source + rows, side="right"))
+            fit_target = int(np.searchsorted(ends_target, used_target + rows, side="right"))
+            end = min(fit_source, fit_target, first + most)
+            yield waiting[first:end]
+            first = end
+        waiting = waiting[first:]
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Of the micro-batches of a step, those that one of several ranks does: numbers rank, rank + W, …"""
+
+    rank: int = 0
+    num_ranks: int = 1
+
+
+ALONE = Share()
+
+
+def step_batches(
+    shards: Shards,
+    make: Callable[[Shards, Numbers], B],
+    *,
+    seed: int,
+    rows: int,
+    num_micro_batches: int,
+    copies: int = 1,
+    first_step: int = 1,
+    share: Share = ALONE,
+) -> Iterator[list[B]]:
+    """What a rank does in each step from `first_step` on; the steps are the same however many ranks share them.
+
+    With several copies all pairs of a micro-batch stand there once, and then all of them again.
+    """
+    stream = micro_batches(shards, seed=seed, rows=rows // copies)
+    for _ in range((first_step - 1) * num_micro_batches):
+        next(stream)
+    while True:
+        step = [next(stream) for _ in range(num_micro_batches)]
+        yield [make(shards, np.tile(pairs_N, copies)) for pairs_N in step[share.rank :: share.num_ranks]]
+
+
+def prefetched(items: Iterator[T], *, depth: int = 4) -> Generator[T]:
+    """The same items, made ahead in a thread of their own; an error there is raised here.
+
+    When this is closed the thread has ended: one that is busy with tensors while Python shuts down aborts the process.
+    """
+    ready: queue.Queue[T | BaseException | None] = queue.Queue(maxsize=depth)
+    stopped = threading.Event()
+
+    def put(item: T | BaseException | None) -> None:
+        while not stopped.is_set():
+            try:
+                return ready.put(item, timeout=0.1)
+            except queue.Full:
+                continue
+
+    def work() -> None:
+        try:
+            for item in items:
+                put(item)
+                if stopped.is_set():
+                    return
+            put(None)
+        except BaseException as error:
+            put(error)
+
+    thread = threading.Thread(target=work, daemon=True, name="heedful-batches")
+    thread.start()
+    try:
+        while (item := ready.get()) is not None:
+            if isinstance(item, BaseException):
+                raise item
+            yield item
+    finally:
+        stopped.set()
+        thread.join()

@@ -1,0 +1,1 @@
+"""Texts of more than one line: their paragraphs, and HTML with its elements."""

@@ -1,0 +1,1 @@
+"""A trained model as a folder that other libraries load. What a format cannot say is refused by name."""

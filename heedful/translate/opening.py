@@ -1,0 +1,116 @@
+"""Which engine to take, and the one that is two: CTranslate2 where it is quicker, our own where it is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.util import find_spec
+from pathlib import Path
+
+import torch
+
+from heedful.config.settings import Config
+from heedful.data.tokenizer import Tokenizer
+from heedful.errors import ConfigError
+from heedful.model.checkpoint import LoadedModel, find_model, load_config, load_model
+from heedful.model.device import explained_out_of_memory
+from heedful.translate.ctranslate2_engine import CTranslate2Engine
+from heedful.translate.engine import Computing, Engine, Hypothesis, Request, SearchOptions
+from heedful.translate.export.cache import cached_ctranslate2
+from heedful.translate.export.ctranslate2 import CTRANSLATE2, library, num_positions
+from heedful.translate.torch_engine import TorchEngine
+
+ENGINES = ("auto", "torch", "ctranslate2")
+MAX_ALPHA = 1.0  # with a larger one CTranslate2 may drop the hypothesis that is best by the paper's length penalty
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """An engine, and what the text around it needs."""
+
+    engine: Engine
+    tokenizer: Tokenizer
+    config: Config
+
+
+class AutoEngine:
+    """Translates with CTranslate2; what that cannot do, and exact scores, come from the torch engine, once needed."""
+
+    def __init__(self, model: Path, fast: CTranslate2Engine) -> None:
+        self.model, self.fast = model, fast
+
+    @cached_property
+    def torch(self) -> TorchEngine:
+        """Our own engine with the same model."""
+        return TorchEngine(load_model(self.model, device=torch.device("cpu")).model)
+
+    def translate(self, requests: Iterable[Request], options: SearchOptions) -> Iterator[list[Hypothesis]]:
+        """By CTranslate2; samples, and what prefers length by more than it can tell, by our own engine."""
+        return self._searching(options).translate(requests, options)
+
+    def computing(self, options: SearchOptions) -> Computing:
+        """As the engine says that translates."""
+        return self._searching(options).computing(options)
+
+    def _searching(self, options: SearchOptions) -> Engine:
+        return self.fast if options.sampling is None and options.alpha <= MAX_ALPHA else self.torch
+
+    def score(self, pairs: Iterable[tuple[Sequence[int], Sequence[int]]]) -> Iterator[list[float]]:
+        """In full precision."""
+        return self.torch.score(pairs)
+
+    def next_tokens(self, request: Request, count: int) -> list[tuple[int, float]]:
+        """By CTranslate2."""
+        return self.fast.next_tokens(request, count)
+
+
+def open_engine(models: Sequence[Path], name: str, device: torch.device, *, precision: str = "auto") -> Opened:
+    """The engine of that name with these models; several are an ensemble. Who names a precision gets our own."""
+    if not models:
+        raise ConfigError("no model is given")
+    if name == "ctranslate2" and precision != "auto":
+        raise ConfigError(f"the ctranslate2 engine searches in int8; for precision {precision} take --engine torch")
+    reason = ""
+    if name == precision == "auto" and _is_ctranslate2_here(models, device):
+        config = load_config(find_model(models[0]).config)
+        reason = CTRANSLATE2.reason(config.model)
+        if not reason and _finds_ours(config):
+            return _open_ctranslate2(models, name, device)
+    if name == "ctranslate2":
+        return _open_ctranslate2(models, name, device)
+    with explained_out_of_memory(f"the model does not fit {device}; take another --device, or let others leave it"):
+        loaded = [load_model(path, device=device) for path in models]
+    _check_alike(models, loaded)
+    engine = TorchEngine(*(each.model for each in loaded), precision=precision, reason=reason)
+    return Opened(engine, loaded[0].tokenizer, loaded[0].config)
+
+
+def _is_ctranslate2_here(models: Sequence[Path], device: torch.device) -> bool:
+    """On a CPU, if it is installed, for one model."""
+    return device.type == "cpu" and len(models) == 1 and find_spec("ctranslate2") is not None
+
+
+def _finds_ours(config: Config) -> bool:
+    """Whether CTranslate2's search finds what ours finds, for sentences of any length that the model takes."""
+    fits = config.data.max_length + config.decode.max_extra < num_positions(config.model)
+    return fits and config.decode.alpha <= MAX_ALPHA
+
+
+def _open_ctranslate2(models: Sequence[Path], name: str, device: torch.device) -> Opened:
+    library()
+    if len(models) > 1:
+        raise ConfigError("the ctranslate2 engine takes one model; the torch engine takes several (--engine torch)")
+    if device.type != "cpu":
+        raise ConfigError(f"the ctranslate2 engine runs on the CPU here; for {device.type} take --engine torch")
+    files = find_model(models[0])
+    config, tokenizer = load_config(files.config), Tokenizer.load(files.tokenizer)
+    pieces = tokenizer.pieces(range(tokenizer.vocab_size))
+    fast = CTranslate2Engine(cached_ctranslate2(models[0]), pieces, max_positions=num_positions(config.model))
+    return Opened(fast if name == "ctranslate2" else AutoEngine(models[0], fast), tokenizer, config)
+
+
+def _check_alike(names: Sequence[Path], loaded: Sequence[LoadedModel]) -> None:
+    for name, each in zip(names, loaded, strict=True):
+        if each.tokenizer != loaded[0].tokenizer:
+            raise ConfigError(f"{name}: has another vocabulary than {names[0]}; models of an ensemble share one")

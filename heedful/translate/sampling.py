@@ -1,0 +1,133 @@
+"""Sampling and greedy search: hypotheses that go on one token at a time, each by itself.
+
+A rule for `search.py` to search by. A draw follows from (seed, index of the sentence, place, position), so that what
+else is in the batch does not change it. It knows no model and no text.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from heedful.translate.search import (
+    FREE,
+    Beams,
+    BeamStep,
+    Ending,
+    Hypothesis,
+    State,
+    Step,
+    float_log_probs,
+    new_beams,
+    search,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SampleRule:
+    """W hypotheses that go on by themselves, each by a random draw in every step; with temperature 0: greedy search.
+
+    A draw takes one number of the sentence's stream, which follows from (seed, index of the sentence, place, position):
+    what else is in the batch does not change it.
+    """
+
+    num_samples: int = 1
+    temperature: float = 1.0
+    top_k: int = 0  # 0: all tokens
+    top_p: float = 1.0
+    seed: int = 1
+    alpha: float = 0.6
+    eos_id: int = 0
+
+    @property
+    def width(self) -> int:
+        """W."""
+        return self.num_samples
+
+    @property
+    def opening(self) -> tuple[float, ...]:
+        """Every place holds an empty hypothesis."""
+        return (0.0,) * self.num_samples
+
+    def stream(self, index_N: Tensor) -> Tensor:
+        """From (seed, index of the sentence)."""
+        return _mixed(_mixed(torch.full_like(index_N, self.seed)) + index_N)
+
+    def advance(self, beams: Beams, logits_RV: Tensor) -> tuple[Beams, BeamStep]:
+        """One draw, or the likeliest token, for every live hypothesis."""
+        log_probs_NWV = float_log_probs(logits_RV).unflatten(0, (-1, self.width))
+        forced_N1 = beams.forced(self.eos_id)[:, None]
+        tokens_NW = torch.where(forced_N1 == FREE, self._choose(log_probs_NWV, beams), forced_N1)
+        total_NW = beams.log_probs_NW + log_probs_NWV.gather(2, tokens_NW[:, :, None]).squeeze(2)
+        ends_NW = tokens_NW == self.eos_id
+        live_NW = total_NW.masked_fill(ends_NW, -math.inf)
+        done_N = (live_NW == -math.inf).all(dim=1)
+        parents_NW = torch.arange(self.width, device=live_NW.device).expand_as(live_NW)
+        step = BeamStep(parents_NW, tokens_NW, live_NW, total_NW.masked_fill(~ends_NW, -math.inf))
+        return replace(beams, log_probs_NW=live_NW, position_N=beams.position_N + 1, done_N=done_N), step
+
+    def _choose(self, log_probs_NWV: Tensor, beams: Beams) -> Tensor:
+        if self.temperature == 0:
+            return log_probs_NWV.argmax(dim=-1)
+        values_NWV, ids_NWV = self._candidates(log_probs_NWV / self.temperature)
+        mass_NWV = values_NWV.softmax(dim=-1)
+        if self.top_p < 1:  # the fewest of the likeliest tokens that have this share
+            mass_NWV = mass_NWV.masked_fill(mass_NWV.cumsum(dim=-1) - mass_NWV >= self.top_p, 0.0)
+        mass_NWV = mass_NWV.cumsum(dim=-1)
+        drawn_NW1 = _uniform(beams.stream_N, beams.position_N, self.width)[:, :, None].to(mass_NWV) * mass_NWV[..., -1:]
+        index_NW1 = torch.searchsorted(mass_NWV, drawn_NW1, right=True).clamp(max=mass_NWV.size(-1) - 1)
+        return ids_NWV.gather(2, index_NW1).squeeze(2)
+
+    def _candidates(self, values_NWV: Tensor) -> tuple[Tensor, Tensor]:
+        """The tokens to draw from, likeliest first where that matters: their values and ids."""
+        if self.top_k:
+            best = values_NWV.topk(min(self.top_k, values_NWV.size(-1)))
+            return best.values, best.indices
+        if self.top_p < 1:
+            ordered = values_NWV.sort(dim=-1, descending=True, stable=True)
+            return ordered.values, ordered.indices
+        return values_NWV, torch.arange(values_NWV.size(-1), device=values_NWV.device).expand_as(values_NWV)
+
+    def choose(self, endings: list[Ending]) -> list[Ending]:
+        """As they were drawn."""
+        return endings
+
+
+def greedy_rule(*, alpha: float = 0.6, eos_id: int = 0) -> SampleRule:
+    """Always the likeliest token."""
+    return SampleRule(temperature=0.0, alpha=alpha, eos_id=eos_id)
+
+
+def _mixed(x: Tensor) -> Tensor:
+    """A bijection of 64-bit integers without pattern (the last part of SplitMix64)."""
+    x = (x ^ _shifted(x, 30)) * -0x40A7B892E31B1A47
+    x = (x ^ _shifted(x, 27)) * -0x6B2FB644ECCEEE15
+    return x ^ _shifted(x, 31)
+
+
+def _shifted(x: Tensor, by: int) -> Tensor:
+    """x >> by, with zeros coming in from the left."""
+    return (x >> by) & ((1 << (64 - by)) - 1)
+
+
+def _uniform(stream_N: Tensor, position_N: Tensor, width: int) -> Tensor:
+    """A number from [0, 1) for each place of each sentence, at its position."""
+    counter_NW = (position_N[:, None] << 20) + torch.arange(width, device=position_N.device)
+    return _shifted(_mixed(stream_N[:, None] + _mixed(counter_NW + 1)), 40) / 2**24
+
+
+def greedy_search(
+    step: Step[State],
+    state: State,
+    *,
+    max_lengths: Sequence[int],
+    alpha: float = 0.6,
+    prefixes: Sequence[Sequence[int]] | None = None,
+) -> list[list[Hypothesis]]:
+    """One hypothesis for each sentence: always the likeliest token."""
+    rule = greedy_rule(alpha=alpha)
+    return search(step, state, new_beams(rule, max_lengths, prefixes=prefixes), rule)

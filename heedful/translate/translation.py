@@ -1,0 +1,401 @@
+"""Text → sentences → ids → hypotheses → text.
+
+A line is translated sentence by sentence (`data/splitting.py`), or as one segment with `split=False`. A segment with
+more pieces than the model's training text had (`data.max_length`) is cut (`data/cutting.py`). The translations of a
+line's parts are joined again. A blank line gives an empty one and asks no model. What comes out never holds a line
+break. Lines stream through: order is kept, and no more than the engine's window is in memory. How ids become hypotheses
+(§6.1) is the engine's affair; here nobody knows weights or tensors.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, islice, repeat, zip_longest
+from os import PathLike
+from pathlib import Path
+from typing import Any, NamedTuple, Self, TypeVar
+
+import numpy as np
+
+from heedful.config.settings import Config
+from heedful.data.cutting import Cutter, Part
+from heedful.data.languages import are_side_by_side
+from heedful.data.splitting import sentences
+from heedful.data.tokenizer import BulkEncoder, Tokenizer
+from heedful.errors import ConfigError, DataError, DeviceError, DivergedError
+from heedful.model.device import choose_device
+from heedful.translate.combining import best_combinations
+from heedful.translate.engine import Engine, Request, SearchOptions, length_limit
+from heedful.translate.opening import ENGINES, open_engine
+from heedful.translate.search import Hypothesis
+
+Item = TypeVar("Item")
+
+FIRST_CHUNK, LAST_CHUNK = 16, 1024  # lines that are encoded together
+FEW_LINES = 16  # fewer are encoded one by one
+_NONE: Any = object()  # where lines, or prefixes, have come to an end before the others
+
+
+@dataclass(frozen=True, slots=True)
+class TextHypothesis:
+    """One translation of a line: its text, and the hypothesis of each part that the line was translated in.
+
+    The score and log-probability are the sums of the parts'. `pieces` and `token_log_probs` are equally long: the
+    `</s>` that ends a part is among them.
+    """
+
+    text: str
+    parts: tuple[Hypothesis, ...]
+    tokenizer: Tokenizer = field(repr=False, compare=False)
+    language: str = field(default="", repr=False, compare=False)
+
+    @property
+    def score(self) -> float:
+        """What hypotheses are ranked by."""
+        return sum(part.score for part in self.parts)
+
+    @property
+    def log_prob(self) -> float:
+        """The model's log-probability of all pieces."""
+        return sum(part.log_prob for part in self.parts)
+
+    @property
+    def ids(self) -> list[int]:
+        """Token ids, with the eos that ends each part."""
+        return [*chain.from_iterable((*part.ids, self.tokenizer.eos_id) for part in self.parts)]
+
+    @property
+    def pieces(self) -> list[str]:
+        """The ids as people read them."""
+        return self.tokenizer.pieces(self.ids)
+
+    @property
+    def token_log_probs(self) -> list[float]:
+        """The log-probability of each piece."""
+        return [*chain.from_iterable(part.token_log_probs for part in self.parts)]
+
+    def record(self) -> dict[str, Any]:
+        """What is written as JSON."""
+        return {
+            "text": self.text,
+            "score": self.score,
+            "log_prob": self.log_prob,
+            "tokens": self.pieces,
+            "token_log_probs": self.token_log_probs,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Translation:
+    """A line and its translations, best first; none for a blank line."""
+
+    source: str
+    text: str  # of the best one
+    hypotheses: tuple[TextHypothesis, ...]
+    num_parts: int  # its sentences, and the parts of those that were too long for the model; 0: it is blank
+    source_ids: tuple[tuple[int, ...], ...] = ()  # of each part, as the model got them
+    glues: tuple[str, ...] = ()  # what stands before the translation of each part
+    is_cut: bool = False  # a sentence of it was too long for the model
+
+    def record(self) -> dict[str, Any]:
+        """What is written as one line of jsonl."""
+        hypotheses = [hypothesis.record() for hypothesis in self.hypotheses]
+        return {"source": self.source, "translation": self.text, "parts": self.num_parts, "hypotheses": hypotheses}
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredPair:
+    """A given translation, and the log-probability that the model gives to each of its pieces, `</s>` included."""
+
+    source: str
+    target: str
+    pieces: tuple[str, ...]
+    token_log_probs: tuple[float, ...]
+
+    @property
+    def log_prob(self) -> float:
+        """Of the whole target."""
+        return sum(self.token_log_probs)
+
+    def record(self) -> dict[str, Any]:
+        """What is written as one line of jsonl."""
+        return {
+            "source": self.source,
+            "target": self.target,
+            "log_prob": self.log_prob,
+            "tokens": list(self.pieces),
+            "token_log_probs": list(self.token_log_probs),
+        }
+
+
+class _Line(NamedTuple):
+    source: str
+    prefix: str
+    parts: tuple[Part, ...]
+    is_cut: bool
+
+
+class Translator:
+    """Translates text with an engine and the tokenizer of its model; `config` is the model's."""
+
+    def __init__(self, engine: Engine, tokenizer: Tokenizer, config: Config) -> None:
+        self._engine, self.tokenizer, self.config = engine, tokenizer, config
+        self._process = os.getpid()
+        decode = config.decode
+        self.options = SearchOptions(decode.beam_size, decode.alpha, decode.max_extra)
+        self.cutter = Cutter(tokenizer, config.data.max_length, config.data.source_language)
+        self._is_side_by_side = are_side_by_side(self.target_language)
+        self._bulk = BulkEncoder(tokenizer, threads=min(8, os.cpu_count() or 1))
+
+    @classmethod
+    def load(
+        cls, *models: str | PathLike[str], device: str = "auto", engine: str = "auto", precision: str = "auto"
+    ) -> Self:
+        """From a run folder, a model folder or a checkpoint; several of them translate together, as an ensemble.
+
+        In precision "fp32" a translation hardly depends on what else is translated, on CUDA neither.
+        """
+        if any(isinstance(model, list | tuple) for model in models):
+            raise TypeError("load takes each model by itself: load(one, another)")
+        if engine not in ENGINES:
+            raise ConfigError(f"engine {engine!r} is unknown; choose one of {', '.join(ENGINES)}")
+        where = choose_device("cpu" if device == "auto" and engine == "ctranslate2" else device)
+        opened = open_engine([Path(path) for path in models], engine, where, precision=precision)
+        return cls(opened.engine, opened.tokenizer, opened.config)
+
+    @property
+    def engine(self) -> Engine:
+        """What computes. Its threads do not live on in a process that was forked from this one, which would wait."""
+        if os.getpid() != self._process and not getattr(self._engine, "outlives_fork", False):
+            raise DeviceError(
+                "this translator was loaded before the process was forked; load one in each process, or start them "
+                'with multiprocessing.get_context("spawn")'
+            )
+        return self._engine
+
+    @property
+    def source_language(self) -> str:
+        """The code of the language it translates from."""
+        return self.config.data.source_language
+
+    @property
+    def target_language(self) -> str:
+        """The code of the language it translates into."""
+        return self.config.data.target_language
+
+    def translate(
+        self,
+        texts: Iterable[str],
+        *,
+        options: SearchOptions | None = None,
+        prefixes: Iterable[str] | None = None,
+        split: bool = True,
+    ) -> list[Translation]:
+        """One translation for each text, in order; sentence by sentence unless told not to split.
+
+        `dataclasses.replace(translator.options, n_best=4)` are the model's own options but for one; what new
+        `SearchOptions` are not told is the paper's.
+        """
+        if isinstance(texts, str):
+            raise TypeError("translate takes a list of texts; put the text in brackets: translate([text])")
+        texts = list(texts)
+        for number, text in enumerate(texts, 1):
+            if not isinstance(text, str):
+                raise TypeError(f"translate takes a list of texts; text {number} is {text!r}, no string")
+        return list(self.translate_lines(texts, options=options, prefixes=prefixes, split=split))
+
+    def translate_lines(
+        self,
+        lines: Iterable[str],
+        *,
+        options: SearchOptions | None = None,
+        prefixes: Iterable[str] | None = None,
+        split: bool = True,
+    ) -> Iterator[Translation]:
+        """The same as a stream.
+
+        A translation begins with its prefix: its first sentence does. A line is not split whose prefix has more
+        sentences than one.
+        """
+        if isinstance(lines, str) or isinstance(prefixes, str):
+            raise TypeError("lines, and prefixes, are several texts; put the text in brackets: [text]")
+        if options is not None and not isinstance(options, SearchOptions):
+            raise TypeError(f"options are SearchOptions, such as SearchOptions(beam_size=8), not {options!r}")
+        return self._stream(lines, options or self.options, prefixes, split)
+
+    def _stream(
+        self, lines: Iterable[str], options: SearchOptions, prefixes: Iterable[str] | None, split: bool
+    ) -> Iterator[Translation]:
+        pending: deque[_Line] = deque()
+        found: list[list[Hypothesis]] = []
+        requests = self._requests(lines, prefixes, pending, options, split)
+        for hypotheses in self.engine.translate(requests, options):
+            while not pending[0].parts:  # nothing is to be waited for
+                yield _blank(pending.popleft())
+            found.append(hypotheses)
+            if len(found) == len(pending[0].parts):
+                yield self._translation(pending.popleft(), found, options)
+                found = []
+        yield from map(_blank, pending)
+
+    def score(self, pairs: Iterable[tuple[str, str]]) -> Iterator[ScoredPair]:
+        """How likely given translations are, as a stream; pairs of any length are scored whole."""
+        waiting: deque[tuple[str, str, list[int]]] = deque()
+
+        def ids() -> Iterator[tuple[list[int], list[int]]]:
+            for source, target in _checked(pairs):
+                source_ids, target_ids = self.tokenizer.encode_batch([one_line(source), one_line(target)])
+                waiting.append((source, target, target_ids))
+                yield source_ids, target_ids
+
+        for log_probs in self.engine.score(ids()):
+            if any(map(math.isnan, log_probs)):
+                raise DivergedError
+            source, target, target_ids = waiting.popleft()
+            pieces = self.tokenizer.pieces([*target_ids, self.tokenizer.eos_id])
+            yield ScoredPair(source, target, tuple(pieces), tuple(log_probs))
+
+    def _requests(
+        self,
+        lines: Iterable[str],
+        prefixes: Iterable[str] | None,
+        pending: deque[_Line],
+        options: SearchOptions,
+        split: bool,
+    ) -> Iterator[Request]:
+        """The parts of all lines, for the engine; a line is put on the list of those that wait for their result."""
+        pairs = zip_longest(lines, prefixes, fillvalue=_NONE) if prefixes is not None else zip(lines, repeat(""))
+        read = 0
+        for chunk in _chunks(pairs):
+            whole = [(text, prefix) for text, prefix in chunk if text is not _NONE and prefix is not _NONE]
+            for number, line in enumerate(self._encoded(whole, split), read + 1):
+                pending.append(line)
+                if line.prefix:
+                    yield from self._prefixed(line, number, options)
+                else:
+                    for part in line.parts:
+                        yield Request(part.ids)
+            read += len(whole)
+            if len(whole) < len(chunk):
+                found = ("line", "prefixes") if chunk[-1][0] is _NONE else ("prefix", "lines")
+                raise DataError(_uneven(read, *found))
+
+    def _encoded(self, chunk: Sequence[tuple[str, str]], split: bool) -> list[_Line]:
+        """Lines, and prefixes beside them, many at a time: each then takes a fraction of the time."""
+        for text in chain.from_iterable(chunk):
+            if not isinstance(text, str):
+                raise TypeError(f"lines and prefixes are texts; {text!r} is no string")
+        lines = [(text.rstrip("\r\n"), prefix) for text, prefix in chunk]
+        segments = [self._segments(one_line(source), prefix, split) for source, prefix in lines]
+        ids = iter(self._ids([segment for each in segments for segment in each]))
+        return [self._line(*line, each, ids) for line, each in zip(lines, segments, strict=True)]
+
+    def _segments(self, text: str, prefix: str, split: bool) -> list[str]:
+        """The sentences of a line, or all of it."""
+        if not split or len(sentences(prefix, self.target_language)) > 1:
+            return [text]
+        return sentences(text, self.source_language)
+
+    def _line(self, source: str, prefix: str, segments: Sequence[str], ids: Iterator[list[int]]) -> _Line:
+        """A line in parts, with the ids of its segments, which are next."""
+        cut = [self.cutter.parts(segment, next(ids)) for segment in segments]
+        first, *others = cut or [()]
+        parts = [*first, *chain.from_iterable(_after_a_space(each) for each in others)]
+        return _Line(source, prefix, tuple(parts), is_cut=any(len(each) > 1 for each in cut))
+
+    def _prefixed(self, line: _Line, number: int, options: SearchOptions) -> Iterator[Request]:
+        prefix_ids = self.tokenizer.encode(one_line(line.prefix))
+        for place, part in enumerate(line.parts):
+            request = Request(part.ids, () if place else prefix_ids)
+            _check_prefix(request, options, number)
+            yield request
+
+    def _ids(self, texts: Sequence[str]) -> list[list[int]]:
+        if len(texts) < FEW_LINES:
+            return list(map(self.tokenizer.encode, texts))
+        ids_T, lengths_N = self._bulk.encode(texts)
+        ids, ends = ids_T.tolist(), np.cumsum(lengths_N).tolist()
+        return [ids[end - length : end] for end, length in zip(ends, lengths_N.tolist(), strict=True)]
+
+    def _translation(self, line: _Line, found: Sequence[Sequence[Hypothesis]], options: SearchOptions) -> Translation:
+        """The n-th translation of a line is the one with the n-th greatest sum of the scores of its parts."""
+        ranks = _samples(found) if options.sampling else _best(found, options.n_best)
+        glues = tuple([part.glue for part in line.parts])
+        texts = [(self.joined([part.ids for part in rank], glues), rank) for rank in ranks]
+        hypotheses = tuple([TextHypothesis(text, rank, self.tokenizer, self.target_language) for text, rank in texts])
+        source_ids = tuple([tuple(part.ids) for part in line.parts])
+        return Translation(line.source, hypotheses[0].text, hypotheses, len(line.parts), source_ids, glues, line.is_cut)
+
+    def joined(self, parts: Sequence[Sequence[int]], glues: Sequence[str]) -> str:
+        """The text of a line whose parts were translated into these ids."""
+        texts = [one_line(self.tokenizer.decode(ids)) for ids in parts]
+        if self._is_side_by_side:
+            return "".join(texts)
+        if len(texts) == 1:
+            return texts[0].strip()
+        return "".join([glue + text for glue, text in zip(glues, texts, strict=True)]).strip()
+
+
+def _after_a_space(parts: Sequence[Part]) -> list[Part]:
+    """The parts of a sentence that another one stands before."""
+    return [part if place else part._replace(glue=" ") for place, part in enumerate(parts)]
+
+
+def _samples(found: Sequence[Sequence[Hypothesis]]) -> list[tuple[Hypothesis, ...]]:
+    """The n-th sample of a line is made of the n-th of each part: choosing among them would make them no samples."""
+    return list(zip(*found, strict=False))
+
+
+def _best(found: Sequence[Sequence[Hypothesis]], count: int) -> list[tuple[Hypothesis, ...]]:
+    if len(found) == 1:
+        return list(zip(found[0]))
+    ranks = best_combinations([[each.score for each in part] for part in found], count)
+    return [tuple(part[rank] for part, rank in zip(found, each, strict=True)) for each in ranks]
+
+
+def _checked(pairs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """Pairs of texts; a text of two letters would be taken for one."""
+    for number, pair in enumerate(pairs, 1):
+        texts = tuple(pair) if isinstance(pair, Iterable) and not isinstance(pair, str) else ()
+        if len(texts) != 2 or not all(isinstance(text, str) for text in texts):
+            raise TypeError(f"score takes pairs of texts, [(source, target)]; pair {number} is {pair!r}")
+        yield texts
+
+
+def _uneven(number: int, fewer: str, more: str) -> str:
+    """Which there are fewer of, and how many; of the others not all may have been read."""
+    plural = {"line": "lines", "prefix": "prefixes"}[fewer]
+    return (
+        f"there {'is' if number == 1 else 'are'} {number} {fewer if number == 1 else plural} and more {more} than "
+        f"that; give one prefix for each line, an empty one where the translation may begin as it likes"
+    )
+
+
+def _check_prefix(request: Request, options: SearchOptions, number: int) -> None:
+    """As the engine will, which does not know the line."""
+    try:
+        length_limit(request, options, max_positions=sys.maxsize)
+    except DataError as error:
+        raise DataError(f"line {number}: {error}") from None
+
+
+def _chunks(items: Iterable[Item]) -> Iterator[list[Item]]:
+    """The items in lists: short ones at first, so that the first results come soon, then longer ones."""
+    stream, size = iter(items), FIRST_CHUNK
+    while chunk := list(islice(stream, size)):
+        yield chunk
+        size = min(2 * size, LAST_CHUNK)
+
+
+def _blank(line: _Line) -> Translation:
+    return Translation(line.source, "", (), 0)
+
+
+def one_line(text: str) -> str:
+    """The text with a space for every line break of any kind."""
+    return text if text.isprintable() else " ".join(text.splitlines())

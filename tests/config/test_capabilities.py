@@ -1,0 +1,264 @@
+"""Exporters and fast twins compute what they list, and refuse the rest: here a third kind of positions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
+
+import msgspec
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+from torch import Tensor, nn
+
+from heedful.cli.main import commands
+from heedful.config.capabilities import KERNELS, NUMBERS, Capabilities, one_of
+from heedful.config.settings import Config, ModelConfig, resolve
+from heedful.errors import ConfigError
+from heedful.fast.cpu.loss_by_rows import BY_ROWS
+from heedful.fast.cpu.prepacked import PREPACKED
+from heedful.fast.cuda.static_decoder import StaticDecoder
+from heedful.fast.cuda.tiles import StaticShape
+from heedful.inspection.doctor import examine
+from heedful.model import checkpoint
+from heedful.model.checkpoint import LoadedModel, load_model
+from heedful.model.decoding import CACHED, Decoder
+from heedful.model.device import has_kernels
+from heedful.model.transformer import Transformer
+from heedful.train import gradients
+from heedful.train.batching import make_batch
+from heedful.train.cautions import cautions_at_start
+from heedful.train.gradients import PlainPasses
+from heedful.train.processes import World
+from heedful.translate.engine import Request, SearchOptions
+from heedful.translate.export.cache import cached_ctranslate2
+from heedful.translate.export.ctranslate2 import CTRANSLATE2, write_ctranslate2
+from heedful.translate.export.marian import MARIAN, write_huggingface
+from heedful.translate.opening import open_engine
+from heedful.translate.torch_engine import TorchEngine
+from tests.memory_shards import shards
+from tests.small_models import small_model
+
+CPU = torch.device("cpu")
+GREEDY = SearchOptions(beam_size=1, max_extra=6)
+LISTS = {
+    "ctranslate2": CTRANSLATE2,
+    "marian": MARIAN,
+    "kernels": KERNELS,
+    "prepacked": PREPACKED,
+    "by rows": BY_ROWS,
+    "cached": CACHED,
+}
+OF_POSITIONS = [name for name in LISTS if name != "cached"]  # whose positions the model's own embedding adds
+ZIGZAG: Any = "zigzag"
+
+
+class ZigzagPositions(nn.Module):
+    """A third kind: the number of the position, odd ones negative, in each dimension."""
+
+    def forward(self, positions_T: Tensor, _longest: int, like: Tensor) -> Tensor:
+        return (positions_T * (1 - 2 * (positions_T % 2)))[:, None].to(like) * 0.1
+
+
+def make_all_zigzag(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on the settings of every model folder name a third kind of positions, and every model has it."""
+    make = Transformer.__init__
+
+    def as_zigzag(layer: Mapping[str, Any]) -> Config:
+        config = resolve(layer)
+        return msgspec.structs.replace(config, model=msgspec.structs.replace(config.model, positions=ZIGZAG))
+
+    def with_zigzag(model: Transformer, config: ModelConfig, vocab_size: int) -> None:
+        make(model, config, vocab_size)
+        model.embedding.positions = ZigzagPositions()
+
+    monkeypatch.setattr(checkpoint, "resolve", as_zigzag)
+    monkeypatch.setattr(Transformer, "__init__", with_zigzag)
+
+
+@pytest.fixture
+def zigzag(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A model folder with a third kind of positions."""
+    folder = small_model(tmp_path / "model", data={"max_length": 40})
+    make_all_zigzag(monkeypatch)
+    return folder
+
+
+@pytest.fixture
+def loaded(zigzag: Path) -> LoadedModel:
+    return load_model(zigzag, device=CPU)
+
+
+# ----------------------------------------------------------------------------------------------------------- the lists
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_what_the_paper_describes_is_on_every_list(name: str) -> None:
+    for model in (ModelConfig(), ModelConfig(d_model=64, d_ff=32, num_layers=1, num_decoder_layers=3, num_heads=4)):
+        assert LISTS[name].lack(model) is None
+
+
+@pytest.mark.parametrize("name", OF_POSITIONS)
+def test_an_unknown_value_is_refused_in_a_line_that_names_it_and_what_works(name: str) -> None:
+    with pytest.raises(ConfigError, match=r"^model\.positions = zigzag cannot be .*: \w+ takes? sinusoidal") as error:
+        LISTS[name].refuse(ModelConfig(positions=ZIGZAG))
+    assert "\n" not in str(error.value)
+
+
+class NewerConfig(ModelConfig, frozen=True, kw_only=True):
+    """As of a version that has another setting."""
+
+    norm: str = "post"
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_a_setting_that_a_list_does_not_name_has_its_default_or_is_refused(name: str) -> None:
+    assert LISTS[name].lack(NewerConfig()) is None
+    with pytest.raises(ConfigError, match=r"^model\.norm = pre cannot be .*: \w+ takes? post(; use the torch|$)"):
+        LISTS[name].refuse(NewerConfig(norm="pre"))
+
+
+def test_a_list_that_names_a_value_takes_it() -> None:
+    both = Capabilities("cannot be drawn: it takes", {**NUMBERS, "norm": one_of("post", "pre")})
+    assert both.lack(NewerConfig(norm="pre")) is None
+    assert both.reason(NewerConfig(norm="no")) == "model.norm = no cannot be drawn: it takes post or pre"
+
+
+def test_heads_too_wide_for_the_kernels_are_named() -> None:
+    assert KERNELS.lack(ModelConfig(d_k=128, d_v=128)) is None
+    assert KERNELS.reason(ModelConfig(d_v=129)).endswith(
+        "model.d_v = 129 cannot be computed by our kernels: they take at most 128"
+    )
+
+
+# ------------------------------------------------------------------------------------------------------- the exporters
+
+
+def test_exporters_refuse_a_third_kind_of_positions(loaded: LoadedModel, tmp_path: Path) -> None:
+    pytest.importorskip("ctranslate2")
+    with pytest.raises(ConfigError, match=r"zigzag .* CTranslate2 takes sinusoidal or learned; use the torch engine"):
+        write_ctranslate2(loaded, tmp_path / "out")
+    with pytest.raises(ConfigError, match=r"zigzag .* Marian takes sinusoidal$"):
+        write_huggingface(loaded, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_export_made_before_is_refused_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ctranslate2")
+    model = small_model(tmp_path / "model", data={"max_length": 40})
+    assert cached_ctranslate2(model).is_relative_to(model)
+    make_all_zigzag(monkeypatch)
+    with pytest.raises(ConfigError, match=r"model\.positions = zigzag cannot be exported"):
+        cached_ctranslate2(model)
+
+
+def test_the_command_is_one_line(zigzag: Path, tmp_path: Path) -> None:
+    for form in ("ctranslate2", "huggingface"):
+        done = CliRunner().invoke(commands, ["export", "-m", str(zigzag), "--to", form, "-o", str(tmp_path / "out")])
+        assert isinstance(done.exception, ConfigError)
+        assert "model.positions = zigzag cannot be exported" in str(done.exception)
+
+
+def test_the_doctor_does_not_judge_what_is_refused(zigzag: Path) -> None:
+    pytest.importorskip("ctranslate2")
+    diagnosis = examine(zigzag)
+    found = {finding.name: finding for finding in diagnosis.findings}
+    assert diagnosis.is_sound
+    assert found["cached decoding"].largest is not None
+    for name in ("ctranslate2 float32", "ctranslate2 int8"):
+        assert found[name].line().endswith("CTranslate2 takes sinusoidal or learned; use the torch engine")
+
+
+# ---------------------------------------------------------------------------------------------------- the fast engines
+
+
+def test_auto_falls_back_to_the_torch_engine_and_says_why(zigzag: Path) -> None:
+    pytest.importorskip("ctranslate2")
+    engine = open_engine([zigzag], "auto", CPU).engine
+    assert isinstance(engine, TorchEngine)
+    computing = engine.computing(GREEDY)
+    assert computing.engine == "torch float32"
+    assert computing.reason == "model.positions = zigzag cannot be exported: CTranslate2 takes sinusoidal or learned"
+    with pytest.raises(ConfigError, match="zigzag cannot be exported"):
+        open_engine([zigzag], "ctranslate2", CPU)
+    assert open_engine([zigzag], "torch", CPU).engine.computing(GREEDY).reason == ""
+
+
+def test_a_translation_says_which_engine_took_its_place(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("ctranslate2")
+    for name, width in (("narrow", 8), ("wide", 12)):
+        folder = small_model(tmp_path / name, data={"max_length": 40}, d_k=width)
+        done = CliRunner().invoke(commands, ["translate", "-m", str(folder), "--device", "cpu"], input="the cat\n")
+        assert done.exit_code == 0
+        assert done.stdout.count("\n") == 1
+        said = done.stderr + capfd.readouterr().err
+        assert ("torch float32 translates: model.d_k = 12 cannot be exported" in said) == (name == "wide")
+
+
+def test_the_torch_engine_decodes_a_third_kind_as_training_computes_it(loaded: LoadedModel) -> None:
+    engine = TorchEngine(loaded.model)
+    requests = [Request([5, 6, 7]), Request([9, 10, 11, 12, 13])]
+    for request, (best, *_) in zip(requests, engine.translate(requests, GREEDY), strict=True):
+        (scores,) = engine.score([(request.source_ids, best.ids)])
+        torch.testing.assert_close(list(best.token_log_probs), scores, rtol=0, atol=1e-5)
+
+
+def test_matrices_are_not_prepacked_for_an_unknown_kind(loaded: LoadedModel) -> None:
+    if not torch.backends.mkldnn.is_available():
+        pytest.skip("torch is built without oneDNN")
+    decoder = Decoder(loaded.model)
+    products = decoder.layers[0].products
+    assert all(getattr(products, field).packed is None for field in products.__slots__)
+    assert decoder.logits.packed is None
+    loaded.model.config = ModelConfig(d_model=16, d_ff=24, num_layers=2, num_heads=2)
+    assert Decoder(loaded.model).layers[0].products.W_1.packed is not None
+
+
+def test_decoding_with_a_cache_refuses_what_it_does_not_know(loaded: LoadedModel) -> None:
+    loaded.model.config = NewerConfig(d_model=16, d_ff=24, num_layers=2, num_heads=2, norm="pre")
+    with pytest.raises(ConfigError, match=r"model\.norm = pre cannot be decoded with a cache: that takes post"):
+        Decoder(loaded.model)
+
+
+def test_cuda_refuses_a_third_kind_and_takes_the_plain_road(
+    loaded: LoadedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("triton")
+    from heedful.fast.cuda.training_step import CudaStep
+
+    with pytest.raises(ConfigError, match=r"zigzag cannot be computed by our kernels: they take sinusoidal or learned"):
+        StaticDecoder(loaded.model, torch.float32)
+    with pytest.raises(ConfigError, match=r"zigzag cannot be computed by our kernels: they take sinusoidal or learned"):
+        CudaStep(loaded.model, StaticShape(rows=128, sentences=8, longest=80), label_smoothing=0.1)
+    (tmp_path / "Python.h").touch()
+    monkeypatch.setenv("CC", "gcc")
+    monkeypatch.setenv("CPATH", str(tmp_path))
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    gpu = torch.device("cuda", 0)
+    assert has_kernels(gpu, ModelConfig())
+    assert not has_kernels(gpu, loaded.model.config)
+    config = msgspec.structs.replace(
+        loaded.config, train=msgspec.structs.replace(loaded.config.train, precision="bf16")
+    )
+    (said,) = (line for line in cautions_at_start(config, "cuda") if "our kernels" in line)
+    assert said.startswith(
+        "our kernels want sinusoidal or learned for model.positions, and it is zigzag; training goes"
+    )
+
+
+@pytest.mark.parametrize(("positions", "calls"), [("sinusoidal", 1), ("learned", 1), (ZIGZAG, 0)])
+def test_the_loss_is_computed_by_rows_for_kinds_on_its_list(
+    positions: Any, calls: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sums = Mock(side_effect=lambda *_, **__: torch.zeros(3, requires_grad=True))
+    monkeypatch.setattr(gradients, "sums_by_rows", sums)
+    config = resolve({"train": {"batch_tokens": 120}, "data": {"max_length": 12}})
+    model = Transformer(ModelConfig(d_model=16, d_ff=32, num_layers=1, num_heads=2, positions=positions), 56)
+    passes = PlainPasses(model, config, world=World(), autocast=False)
+    batch = make_batch(shards([([5, 6], [7, 8])]), np.arange(1))
+    passes.add(batch, seed=1, factor=1.0, is_first=True, is_last=True)
+    assert sums.call_count == calls

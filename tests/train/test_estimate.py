@@ -1,0 +1,141 @@
+"""A dry run says how long training will take: soon, in little memory, and without a trace."""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from heedful.cli.commands.train import _time
+from heedful.config.settings import ModelConfig, preset, resolve, setting
+from heedful.errors import DeviceError, about
+from heedful.model.checkpoint import WEIGHTS
+from heedful.model.sizes import count, shapes_of_new
+from heedful.train import estimate as module
+from heedful.train.estimate import estimate
+from heedful.train.run.planning import Order
+from tests import ROOT
+
+CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0 seconds"), (1, "1 second"), (119, "119 seconds"), (150, "2 minutes"), (4e4, "11 hours"), (9e6, "104 days")],
+)
+def test_a_time_is_told_in_one_unit(seconds: float, text: str) -> None:
+    assert about(seconds) == text
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        [],
+        ["train.micro_batches=5"],
+        ["model.num_encoder_layers=12"],
+        ["model.num_encoder_layers=5", "model.num_decoder_layers=2"],
+        ["train.r_drop=5"],
+    ],
+)
+@pytest.mark.parametrize("name", ["tiny", "base"])
+def test_a_slice_is_scaled_by_the_work_that_it_leaves_out(
+    name: str, settings: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a machine where each token of each parameter takes a nanosecond."""
+    monkeypatch.setattr(module._Slice, "seconds", lambda part, rows: 1e-9 * rows * work(part))
+    config = resolve(preset(name), *map(setting, settings))
+    found = estimate(config, config.tokenizer.vocab_size, CPU)
+    whole = count(shapes_of_new(config.model, config.tokenizer.vocab_size))
+    assert found.seconds_per_step == pytest.approx(1e-9 * config.train.batch_tokens * whole)
+
+
+def work(part: module._Slice) -> int:
+    return sum(parameter.numel() for parameter in part.model.parameters())
+
+
+@pytest.mark.parametrize("model", [ModelConfig(), ModelConfig(num_encoder_layers=12), ModelConfig(d_model=1024)])
+def test_a_part_of_a_model_keeps_the_shares_of_its_parts(model: ModelConfig) -> None:
+    part, vocab_size = module._part(model, 36_000)
+    ratios = [
+        count(shapes_of_new(model, 36_000), name) / count(shapes_of_new(part, vocab_size), name)
+        for name in ("encoder", "decoder", "embedding")
+    ]
+    assert ratios == pytest.approx([6.0] * 3)
+
+
+def test_a_slow_machine_gets_one_slice(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def slow(part: module._Slice, rows: int) -> float:
+        asked.append(rows)
+        return 60.0
+
+    monkeypatch.setattr(module._Slice, "seconds", slow)
+    config = resolve(preset("tiny"))
+    assert estimate(config, 1600, CPU).rows == module.FIRST_ROWS
+    assert asked == [module.FIRST_ROWS]
+
+
+def test_a_measurement_leaves_the_random_numbers_as_they_were() -> None:
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    estimate(resolve(preset("tiny")), 1600, CPU)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def dry_run(folder: Path, *more: str) -> subprocess.CompletedProcess[str]:
+    """A dry run in a folder of its own, which is home and place of temporary files too."""
+    folder.mkdir()
+    environment = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "PATH": os.environ["PATH"]}
+    environment |= {"HOME": str(folder), "TMPDIR": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, "-m", "heedful", "train", "-s", "a.en", "-t", "a.de", "-o", "run", *more, "--dry-run"]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("name", ["tiny", "small", "base", "big"])
+def test_a_dry_run_takes_seconds_and_little_memory_and_leaves_nothing(name: str, tmp_path: Path) -> None:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = dry_run(tmp_path / "folder", "--preset", name, "--device", "cpu")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert re.search(r"^time          about [\d,]+ (seconds|minutes|hours|days) on this machine: ", done.stdout, re.M)
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 10, "on one thread, whatever else runs"
+    assert after.ru_maxrss * 1024 < 1e9, "the largest of all children"
+    assert not list((tmp_path / "folder").iterdir())
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="cuda is here")
+def test_a_device_that_is_not_here_is_not_measured(tmp_path: Path) -> None:
+    done = dry_run(tmp_path / "folder", "--preset", "tiny", "--device", "cuda")
+    assert done.returncode == 0
+    assert "time          not measured: device cuda was asked for, but torch" in done.stdout
+
+
+def test_kernels_are_not_compiled_for_a_measurement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(module, "has_kernels", lambda *_: True)
+    monkeypatch.setattr(module, "resolved_precision", lambda *_: "bf16")
+    with pytest.raises(DeviceError, match="our kernels are not compiled on this machine yet"):
+        estimate(resolve(preset("tiny")), 1600, CPU)
+    (tmp_path / "cache" / "ABC").mkdir(parents=True)
+    (tmp_path / "cache" / "ABC" / f"{module.A_KERNEL}.json").touch()
+    module._refuse_to_compile()
+
+
+def test_the_kernel_that_is_looked_for_is_one_of_ours() -> None:
+    pytest.importorskip("triton")
+    from heedful.fast.cuda import attention_tiles
+
+    assert hasattr(attention_tiles, module.A_KERNEL)
+
+
+def test_a_run_whose_steps_are_done_needs_no_time(tmp_path: Path) -> None:
+    order = Order(tmp_path, device="cpu")
+    (tmp_path / "checkpoints" / "step-00000750").mkdir(parents=True)
+    (tmp_path / "checkpoints" / "step-00000750" / WEIGHTS).touch()
+    assert _time(order, resolve(preset("tiny")), 1600, 1) == "none: all 750 steps are done"

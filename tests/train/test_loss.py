@@ -1,0 +1,53 @@
+"""§5.4: label smoothing, against torch's own cross-entropy."""
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from heedful.model.packed import NO_TARGET
+from heedful.train.loss import projected_loss, smoothed_cross_entropy
+
+
+def rows(num_rows: int = 7, vocab_size: int = 11) -> tuple[Tensor, Tensor]:
+    logits_TV = torch.randn(num_rows, vocab_size, dtype=torch.float64, requires_grad=True)
+    target_T = torch.randint(vocab_size, (num_rows,))
+    target_T[-2:] = NO_TARGET
+    return logits_TV, target_T
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.2])
+def test_the_loss_and_its_gradient_are_those_of_torch(smoothing: float) -> None:
+    logits_TV, target_T = rows()
+    ours = smoothed_cross_entropy(logits_TV, target_T, smoothing)
+    theirs = F.cross_entropy(logits_TV, target_T, label_smoothing=smoothing, reduction="sum")
+    torch.testing.assert_close(ours.smoothed, theirs, atol=1e-12, rtol=1e-12)
+    ours_grad, theirs_grad = (torch.autograd.grad(loss, logits_TV)[0] for loss in (ours.smoothed, theirs))
+    torch.testing.assert_close(ours_grad, theirs_grad, atol=1e-12, rtol=1e-12)
+
+
+def test_the_true_likelihood_is_not_smoothed() -> None:
+    logits_TV, target_T = rows()
+    sums = smoothed_cross_entropy(logits_TV, target_T, 0.1)
+    torch.testing.assert_close(sums.negative_log_likelihood, F.cross_entropy(logits_TV, target_T, reduction="sum"))
+
+
+def test_rows_without_a_target_have_no_gradient() -> None:
+    logits_TV, target_T = rows()
+    (gradient_TV,) = torch.autograd.grad(smoothed_cross_entropy(logits_TV, target_T, 0.1).smoothed, logits_TV)
+    assert gradient_TV[-2:].eq(0).all()
+    assert gradient_TV[:-2].ne(0).all()
+
+
+def test_projection_and_loss_in_one_are_the_two_after_one_another() -> None:
+    hidden_TD, weight_VD = torch.randn(7, 3, dtype=torch.float64), torch.randn(11, 3, dtype=torch.float64)
+    _, target_T = rows()
+    ours = projected_loss(hidden_TD, weight_VD, target_T, 0.1)
+    theirs = F.cross_entropy(hidden_TD @ weight_VD.T, target_T, label_smoothing=0.1, reduction="sum")
+    torch.testing.assert_close(ours.smoothed, theirs)
+
+
+def test_smoothing_makes_certainty_cost_something() -> None:
+    certain_TV = torch.full((1, 5), -50.0).index_fill(1, torch.tensor([2]), 50.0)
+    assert smoothed_cross_entropy(certain_TV, torch.tensor([2]), 0.0).smoothed.item() == pytest.approx(0.0, abs=1e-6)
+    assert smoothed_cross_entropy(certain_TV, torch.tensor([2]), 0.1).smoothed.item() > 1.0
