@@ -1,4 +1,4 @@
-"""Training, bit for bit, beside another checkout: `python -m benchmarks.same_bits OTHER`.
+"""Training, bit for bit: `python -m benchmarks.same_bits OTHER_CHECKOUT`.
 
 Trains on the text of tests/fixtures/c282dc1 with all settings given, on the CPU, with 1 and 2 threads and both
 checkouts in turn, and compares the digests of the weights. A difference is an exit code of 1.
