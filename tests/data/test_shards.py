@@ -33,7 +33,7 @@ OTHER_TOKENIZER = Tokenizer.learn(LINES, 328, seed=1)
 FILES = ("source.ids", "source.lengths", "target.ids", "target.lengths")
 
 SENTENCE = st.lists(st.integers(1, 2**16 - 1), max_size=40).map(lambda ids: [*ids, 0])
-LINE = st.text(st.characters(exclude_characters="\n", exclude_categories=["Cs"]), max_size=12) | st.sampled_from(
+LINE = st.text(st.characters(exclude_characters="\n\0", exclude_categories=["Cs"]), max_size=12) | st.sampled_from(
     ["", " ", "\t", "\u2581", "\u3000", "a", "👩‍👩‍👧", "שלום", "word " * 30]
 )
 
