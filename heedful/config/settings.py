@@ -24,7 +24,7 @@ from heedful.errors import ConfigError
 Layer: TypeAlias = dict[str, dict[str, Any]]
 Positive: TypeAlias = Annotated[int, Meta(ge=1, le=10**9)]
 Count: TypeAlias = Annotated[int, Meta(ge=0, le=10**9)]
-Share: TypeAlias = Annotated[float, Meta(ge=0.0, lt=1.0)]
+Fraction: TypeAlias = Annotated[float, Meta(ge=0.0, lt=1.0)]
 
 TEXT_FILES = ("source", "target", "valid_source", "valid_target")  # of `data`
 
@@ -56,7 +56,7 @@ class TokenizerConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
     vocab_size: Positive = 37_000
     model: str = ""  # a tokenizer.model to reuse
-    dropout: Share = 0.0  # of merges, in training text (BPE-dropout); 0: none
+    dropout: Fraction = 0.0  # of merges, in training text (BPE-dropout); 0: none
     encodings: Positive = 8  # with dropout: of each pair, the first one without it; an epoch takes one after the other
 
     def __post_init__(self) -> None:
@@ -78,7 +78,7 @@ class ModelConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     num_heads: Positive = 8
     d_k: Positive | None = None  # d_model / num_heads unless told
     d_v: Positive | None = None
-    dropout: Share = 0.1
+    dropout: Fraction = 0.1
     positions: Literal["sinusoidal", "learned"] = "sinusoidal"
     max_positions: Positive = 1024  # of learned positions; sinusoids have no end
 
@@ -135,7 +135,7 @@ class TrainConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     warmup_steps: Positive = 4000
     learning_rate_factor: Annotated[float, Meta(gt=0.0, le=1e6)] = 1.0
     cooldown_steps: Count = 0  # the last so many steps take the rate down; 0: none
-    label_smoothing: Share = 0.1
+    label_smoothing: Fraction = 0.1
     r_drop: Annotated[float, Meta(ge=0.0, le=1e6)] = 0.0  # α of R-Drop: each pair stands twice in a batch; 0: none
     weight_decay: Annotated[float, Meta(ge=0.0, le=1e3)] = 0.0  # of the matrices, times the rate, a step; 0: none
     depth_scaled_init: bool = False  # weights of the linears in layer l begin divided by √l, for deep stacks
@@ -143,7 +143,7 @@ class TrainConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     checkpoint_minutes: Annotated[float, Meta(gt=0.0, le=1e6)] = 10.0
     keep_checkpoints: Positive = 2  # whole ones, to resume from; of older ones the weights alone are kept to average
     average_last: Positive = 5
-    ema_decay: Share = 0.0  # of a moving average of the weights, which then is the model; 0: none
+    ema_decay: Fraction = 0.0  # of a moving average of the weights, which then is the model; 0: none
     validate_steps: Positive = 1250
     patience: Count = 0  # validations without a better loss before the run ends; 0: never
     seed: Annotated[int, Meta(ge=0, lt=2**32)] = 1

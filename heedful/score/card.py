@@ -25,7 +25,7 @@ from heedful.data.run_folder import CONFIG, MODEL
 from heedful.errors import CheckpointError, DataError
 from heedful.score.evaluation import Report
 from heedful.score.provenance import Machine
-from heedful.score.run_history import STARTS, Base, Share
+from heedful.score.run_history import STARTS, Base, TrainingPart
 
 CARD, MARKDOWN, EVALUATIONS = "card.json", "card.md", "evaluations"
 FORMAT = 1
@@ -55,7 +55,7 @@ class Training(Struct, frozen=True, kw_only=True, omit_defaults=True):
     commit: str
     machine: Machine
     precision: str
-    shares: tuple[Share, ...] = ()
+    shares: tuple[TrainingPart, ...] = ()
     base: Base | None = None  # the model that it was fine-tuned from, whose own training is not counted here
     seed: int
     steps: int

@@ -11,7 +11,7 @@ from heedful.config.settings import Layer, layer_to_toml
 from heedful.errors import counted
 from heedful.score.card import Card, Corpus, Evaluation, TextFile, Training
 from heedful.score.evaluation import plain_table
-from heedful.score.run_history import Share
+from heedful.score.run_history import TrainingPart
 
 Rows: TypeAlias = list[list[str]]  # the first is the heading
 
@@ -88,7 +88,7 @@ def twice(config: Layer) -> str:
     return " (R-Drop computes each sentence twice; both count)" if config.get("train", {}).get("r_drop") else ""
 
 
-def code(made: Training | Evaluation | Share) -> str:
+def code(made: Training | Evaluation | TrainingPart) -> str:
     """Version and commit."""
     return f"heedful {made.version}" + (f", commit {made.commit}" if made.commit else "")
 
@@ -108,7 +108,7 @@ def precisions(*trainings: Training) -> str:
     return _all(trainings, lambda made: made.precision)
 
 
-def _all(trainings: Sequence[Training], say: Callable[[Training | Share], str]) -> str:
+def _all(trainings: Sequence[Training], say: Callable[[Training | TrainingPart], str]) -> str:
     """What differs between starts, in their order; a card without starts speaks of one."""
     starts = [start for training in trainings for start in training.shares or (training,)]
     return "; ".join(dict.fromkeys(map(say, starts)))
@@ -123,7 +123,7 @@ def _start_rows(training: Training) -> Rows:
     return [*rows, *([["not known", f"{unknown:,}", "", "", "", "", "", ""]] if unknown else [])]
 
 
-def _planned(share: Share) -> str:
+def _planned(share: TrainingPart) -> str:
     """How long the run was to be, by this start: what the learning rate followed, where it cools down."""
     cooldown = f", the last {share.cooldown_steps:,} cool down" if share.cooldown_steps else ""
     return f"{share.planned_steps:,}{cooldown}" if share.planned_steps else "not known"

@@ -25,7 +25,7 @@ from heedful.model.sizes import count
 from heedful.score.card import CARD, Card, Corpus, Training, copy_translations, corpus, load_card, write_card
 from heedful.score.card_tables import to_markdown
 from heedful.score.provenance import machine, now
-from heedful.score.run_history import Base, Place, Share, Start, begin, read_base, read_starts, shares
+from heedful.score.run_history import Base, Place, Start, TrainingPart, begin, read_base, read_starts, training_parts
 from heedful.train.trainer import Progress, Trainer
 
 
@@ -105,7 +105,7 @@ def write_training_card(folder: Path, run: Path, trainer: Trainer, averaged: Seq
 
 def _training(run: Path, trainer: Trainer, averaged: Sequence[Path], starts: Sequence[Start]) -> Training:
     config, progress, tokenizer = trainer.config, trainer.progress, Tokenizer.load(run / TOKENIZER)
-    data, done = config.data, shares(starts, _place(progress))
+    data, done = config.data, training_parts(starts, _place(progress))
     last = done[-1] if done else starts[-1]
     return Training(
         date=now(),
@@ -136,7 +136,7 @@ def _training(run: Path, trainer: Trainer, averaged: Sequence[Path], starts: Seq
     )
 
 
-def _gpu_hours(done: Sequence[Share], steps: int) -> float | None:
+def _gpu_hours(done: Sequence[TrainingPart], steps: int) -> float | None:
     """Of all starts together; None without a GPU, or where a start is not known."""
     if sum(share.steps for share in done) < steps or not any(share.machine.gpu for share in done):
         return None

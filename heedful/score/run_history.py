@@ -49,7 +49,7 @@ class Start(Struct, frozen=True, kw_only=True):
     cooldown_steps: int = 0  # the last of them
 
 
-class Share(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class TrainingPart(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What one start did of a run."""
 
     date: str
@@ -98,11 +98,11 @@ def read_starts(run: Path) -> list[Start]:
     return starts
 
 
-def shares(starts: Sequence[Start], end: Place) -> tuple[Share, ...]:
+def training_parts(starts: Sequence[Start], end: Place) -> tuple[TrainingPart, ...]:
     """What each start did until the next one, the last until the end; those that did no step are left out."""
     places = [*(start.place for start in starts), end]
     return tuple(
-        Share(
+        TrainingPart(
             date=start.date,
             version=start.version,
             commit=start.commit,

@@ -49,7 +49,17 @@ from heedful.score.evaluation import Report, evaluate_files, evaluate_model
 from heedful.score.model_card import new_card
 from heedful.score.model_evaluation import contrast_cases, evaluate_models, evaluate_translator, keep_on_card
 from heedful.score.provenance import Machine
-from heedful.score.run_history import Base, Place, Share, Start, begin, keep_base, read_base, read_starts, shares
+from heedful.score.run_history import (
+    Base,
+    Place,
+    Start,
+    TrainingPart,
+    begin,
+    keep_base,
+    read_base,
+    read_starts,
+    training_parts,
+)
 from heedful.train.run import pipeline
 from heedful.translate.translation import ScoredPair, Translator
 from tests.small_models import TEXT, small_model
@@ -276,7 +286,7 @@ def start_at(step: int, commit: str) -> Start:
 def test_a_start_that_left_no_checkpoint_is_taken_back(tmp_path: Path) -> None:
     for step, commit in ((0, "killed at once"), (0, "a"), (20, "killed"), (20, "b"), (50, "started when it was done")):
         begin(tmp_path, start_at(step, commit))
-    done = shares(read_starts(tmp_path), Place(50, 500, 25.0))
+    done = training_parts(read_starts(tmp_path), Place(50, 500, 25.0))
     assert [(share.commit, share.steps, share.target_tokens, share.seconds) for share in done] == [
         ("a", 20, 200, 10.0),
         ("b", 30, 300, 15.0),
@@ -937,8 +947,8 @@ def test_the_gpu_hours_of_a_row_are_those_of_all_seeds_or_none(run: Path) -> Non
     assert "| 1.500 |" not in side_by_side(rows_by_recipe([card, *on_gpus]), "md")
 
 
-def share_of(steps: int, planned: int, cooldown: int) -> Share:
-    return Share(
+def share_of(steps: int, planned: int, cooldown: int) -> TrainingPart:
+    return TrainingPart(
         date="",
         version="",
         commit="",

@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -351,8 +352,9 @@ def test_a_run_killed_in_the_middle_of_a_checkpoint_ends_with_the_same_bits(
     run = tmp_path / "run"
     code = f"""
 import os, sys
-from heedful import checkpoint, checkpoint_writer
 from heedful.cli.main import main
+from heedful.model import checkpoint
+from heedful.train import checkpoint_writer
 calls, original = 0, checkpoint.{name}
 def crash(*args, **kwargs):
     global calls
@@ -392,8 +394,13 @@ def test_a_signal_ends_the_run_after_a_checkpoint(
 
 
 def end_in(stage: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C when a run is about to do this."""
-    monkeypatch.setattr(f"heedful.{stage}", lambda *_, **__: signal.raise_signal(signal.SIGINT))
+    """Ctrl-C when a run is about to call this function."""
+    module, _, function = stage.rpartition(".")
+
+    def interrupt(*_: object, **__: object) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(import_module(f"heedful.train.run.{module}"), function, interrupt)
 
 
 @pytest.mark.parametrize(
