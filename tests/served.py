@@ -12,7 +12,7 @@ from starlette.applications import Starlette
 
 from heedful.config.settings import resolve
 from heedful.data.tokenizer import Tokenizer
-from heedful.serve.server import BACKLOG, configured, listen
+from heedful.serve.process import configured, listen
 from heedful.translate.engine import Computing, Hypothesis, Request, SearchOptions
 from heedful.translate.translation import Translator
 
@@ -49,16 +49,15 @@ def shouting(source: str = "en", target: str = "de", before: Callable[[list[str]
 
 
 @contextmanager
-def serving(app: Starlette) -> Iterator[str]:
+def serving(app: Starlette, drain_seconds: int = 2) -> Iterator[str]:
     """The address of a server in a thread of its own."""
     with listen("127.0.0.1", 0) as listener:
-        server = uvicorn.Server(configured(app))
+        server = uvicorn.Server(configured(app, drain_seconds))
         thread = threading.Thread(target=server.run, args=([listener],))
         thread.start()
         try:
             while not server.started:
                 time.sleep(0.01)
-            listener.listen(BACKLOG)
             yield f"http://127.0.0.1:{listener.getsockname()[1]}"
         finally:
             app.state.front.draining = server.should_exit = True

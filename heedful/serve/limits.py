@@ -29,17 +29,14 @@ def busy(text: str, retry_after: int) -> RefusalError:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The most that one request may ask for, and how long it may take to ask."""
+    """The most that one request may ask for, and how many connections there may be."""
 
     body: int = MEBIBYTE  # bytes
     characters: int = 20_000  # in all texts of a request
     batch: int = 128  # texts of a request
     alternatives: int = 8
     beam: int = 16
-    head_seconds: float = 10.0  # until the head of a request has come
-    body_seconds: float = 30.0  # until the whole body has come
-    answer_seconds: float = 30.0  # how often a client must have read a kibibyte for each second
-    connections: int = 900  # at once; each is an open file
+    connections: int = 900  # at once
 
     def check_body(self, size: int) -> None:
         """Of a body, or of as much of it as has come."""

@@ -884,7 +884,7 @@ def test_what_the_server_refuses_is_told_in_korean(
 def held_up() -> list[RefusalError]:
     """What a server refuses that is locked, asked too often, busy, or on its way out."""
     from heedful.serve.limits import Keys, RateLimit, RefusalError
-    from heedful.serve.server import LEAVING
+    from heedful.serve.server import SHUTTING_DOWN
 
     rate = RateLimit(1)
     rate.check("one")
@@ -897,7 +897,7 @@ def held_up() -> list[RefusalError]:
         (500, "internal error"),
         (501, ""),
         (502, "502 Bad Gateway"),
-        (503, LEAVING),
+        (503, SHUTTING_DOWN),
         (503, "Slowdown"),
     ]
     return [often.value, locked.value, *(RefusalError(*each) for each in others)]

@@ -14,11 +14,9 @@ import subprocess
 import sys
 import threading
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +24,10 @@ import pytest
 
 from heedful.config.settings import resolve
 from heedful.data.run_folder import append_metrics, cut_metrics
-from heedful.serve.connection import Connection
 from heedful.serve.limits import Limits
+from heedful.serve.process import configured, end_busy_process
 from heedful.serve.queue import BatchQueue, QueueClosedError, QueueFullError, _Job
-from heedful.serve.server import configured, create_app, leave
+from heedful.serve.server import create_app
 from tests import ROOT
 from tests.model.test_checkpoint import run_with_model
 from tests.served import TOKENIZER, serving, shouting
@@ -316,7 +314,7 @@ def test_the_process_ends_at_once_where_a_worker_does_not(monkeypatch: pytest.Mo
         if not is_held_up:
             gate.open.set()
         await asyncio.to_thread(queue.close, 0.01 if is_held_up else LONG)
-        leave([queue])
+        end_busy_process([queue])
         gate.open.set()
         await task
         queue.close()
@@ -433,20 +431,6 @@ def test_clients_that_dawdle_hold_up_nobody() -> None:
         in_loop(lambda: work(address_of(url)))
 
 
-def test_a_body_that_never_ends_is_given_up() -> None:
-    async def work(address: tuple[str, int]) -> None:
-        reader, writer = await asyncio.open_connection(*address)
-        writer.write(request_bytes("slow")[:-5])
-        answer = await reader.read()  # until the server closes
-        writer.close()
-        await writer.wait_closed()
-        assert answer.startswith(b"HTTP/1.1 408 ")
-        assert b"limit of 0.2 s" in answer
-
-    with serving(create_app([shouting(target=TARGET)], limits=Limits(body_seconds=0.2))) as url:
-        in_loop(lambda: work(address_of(url)))
-
-
 async def is_refused(address: tuple[str, int]) -> bool:
     """With a word (503), or none."""
     try:
@@ -470,91 +454,6 @@ async def whole_answer(address: tuple[str, int], *parts: bytes, pause: float = 0
         await asyncio.gather(writer.wait_closed(), return_exceptions=True)
 
 
-def test_a_head_that_comes_letter_by_letter_is_given_up_in_time() -> None:
-    letters = [bytes([letter]) for letter in b"POST /translate HTTP/1.1\r\nHost: x\r\nX: " + b"a" * 1000]
-    again = [request_bytes("quick"), b"GET / HT"]  # after an answer, on the connection that was kept
-
-    async def work(address: tuple[str, int]) -> None:
-        begin = time.perf_counter()
-        slow = [whole_answer(address, *letters, pause=0.05) for _ in range(20)]
-        answers = asyncio.gather(*slow, whole_answer(address), whole_answer(address, *again, pause=0.1))
-        assert (await asyncio.wait_for(post(address, "quick"), 20))[2] == {"translatedText": "quick!"}
-        *given_up, kept = await answers
-        assert all(answer.startswith(b"HTTP/1.1 408 ") and b"limit of 2 s" in answer for answer in given_up)
-        assert kept.startswith(b"HTTP/1.1 200 ")
-        assert b"HTTP/1.1 408 " in kept
-        assert time.perf_counter() - begin < 40, "to say it all takes 50 s"
-
-    with serving(create_app([shouting(target=TARGET)], limits=Limits(head_seconds=2))) as url:
-        in_loop(lambda: work(address_of(url)))
-
-
-@pytest.mark.parametrize("length", [100_000, 10_000_000])
-def test_a_body_that_nobody_reads_is_given_up_when_the_answer_is_out(length: int) -> None:
-    head = f"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n".encode()
-    if length < Limits().body:
-        head = head.replace(b"POST /translate", b"GET /health")
-
-    async def work(address: tuple[str, int]) -> None:
-        begin = time.perf_counter()
-        answers = [whole_answer(address, head, *[b"x"] * 500, pause=0.1) for _ in range(3)]
-        for answer in await asyncio.gather(*answers):
-            assert answer.startswith(b"HTTP/1.1 200 " if b"/health" in head else b"HTTP/1.1 413 ")
-            assert answer.count(b"HTTP/1.1") == 1
-        assert time.perf_counter() - begin < 40, "to say it all takes 50 s"
-        assert (await post(address, "quick"))[0] == 200
-
-    limits = Limits(body_seconds=0.3, connections=4)
-    with serving(create_app([shouting(target=TARGET)], limits=limits)) as url:
-        in_loop(lambda: work(address_of(url)))
-
-
-@pytest.mark.parametrize("parts", [[b"no HTTP\r\n\r\n"], [b"GET / HT"]])
-def test_who_talks_on_hears_the_whole_answer_and_its_end(parts: list[bytes]) -> None:
-    async def work(address: tuple[str, int]) -> None:
-        answers = [whole_answer(address, *parts, *[b"x"] * 30_000) for _ in range(3)]
-        for answer in await asyncio.gather(*answers):
-            assert re.match(rb"HTTP/1.1 (400|408) ", answer)
-            assert answer.endswith(b"}")
-
-    with serving(create_app([shouting(target=TARGET)], limits=Limits(head_seconds=0.2))) as url:
-        in_loop(lambda: work(address_of(url)))
-
-
-def test_who_wants_one_answer_and_sends_too_much_hears_that_it_is_too_much() -> None:
-    """As urllib does, and what is made with it: first all of the request, then the answer."""
-    with serving(create_app([shouting(target=TARGET)])) as url:
-        request = urllib.request.Request(f"{url}/translate", b"x" * 10_000_000)
-        for _ in range(5):
-            with pytest.raises(urllib.error.HTTPError, match="413") as caught:
-                urllib.request.urlopen(request, timeout=20)
-            assert b"exceeds the limit" in caught.value.read()
-            caught.value.close()
-
-
-MANY_ANSWERS = b"GET /api/positions?n=1024&d=1024 HTTP/1.1\r\nHost: x\r\n\r\n" * 5  # more than any buffer holds
-
-
-def test_who_does_not_read_the_answers_is_cut_off() -> None:
-    async def work(address: tuple[str, int]) -> None:
-        idle = [await asyncio.open_connection(*address, limit=1024) for _ in range(2)]
-        for _, writer in idle:
-            writer.write(MANY_ANSWERS)
-        await asyncio.sleep(0.2)
-        assert await is_refused(address), "both places are taken"
-        begin = time.perf_counter()
-        while await is_refused(address):
-            assert time.perf_counter() - begin < LONG
-            await asyncio.sleep(0.1)
-        for _, writer in idle:
-            writer.close()
-        await asyncio.gather(*(writer.wait_closed() for _, writer in idle), return_exceptions=True)
-
-    limits = Limits(answer_seconds=0.5, connections=2)
-    with serving(create_app([shouting(target=TARGET)], limits=limits)) as url:
-        in_loop(lambda: work(address_of(url)))
-
-
 def wait_until(reached: Callable[[], bool]) -> None:
     until = time.monotonic() + LONG
     while not reached():
@@ -562,107 +461,10 @@ def wait_until(reached: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-def read_slowly(line: socket.socket, seconds: float, pause: float = 0.01) -> int:
-    """Two kibibytes at a time, 200 a second; how many came."""
-    begin, num_bytes = time.perf_counter(), 0
-    while time.perf_counter() - begin < seconds:
-        num_bytes += len(line.recv(2**11))
-        time.sleep(pause)
-    return num_bytes
-
-
-def test_who_reads_the_answers_slowly_gets_them_all() -> None:
-    app = create_app([shouting(target=TARGET)], limits=Limits(answer_seconds=1.5))
-    with serving(app) as url, socket.create_connection(address_of(url)) as line:
-        line.sendall(MANY_ANSWERS)
-        head = line.recv(2**16, socket.MSG_PEEK).partition(b"\r\n\r\n")[0]
-        size = len(head) + 4 + int(re.findall(rb"content-length: (\d+)", head)[0])
-        num_bytes = read_slowly(line, 4.0)
-        assert num_bytes < size, "slowly"
-        while num_bytes < 5 * size and (part := line.recv(2**20)):
-            num_bytes += len(part)
-    assert num_bytes == 5 * size
-
-
-def free_after_unread(address: tuple[str, int], num_positions: int) -> float:
-    """Seconds until the only place is free again: its client asked, said that this was all, and reads nothing."""
-    begin = time.perf_counter()
-    with socket.socket() as line:
-        line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2**12)
-        line.connect(address)
-        line.sendall(b"GET /api/positions?n=%d&d=256 HTTP/1.1\r\nHost: x\r\n\r\n" % num_positions)
-        time.sleep(0.1)
-        line.shutdown(socket.SHUT_WR)
-        wait_until(lambda: not asyncio.run(is_refused(address)))
-    return time.perf_counter() - begin
-
-
-def test_who_has_asked_all_and_reads_nothing_is_cut_off() -> None:
-    limits = Limits(answer_seconds=0.4, connections=1)
-    with serving(create_app([shouting(target=TARGET)], limits=limits)) as url:
-        seconds = [
-            free_after_unread(address_of(url), 60 * n) for n in range(1, 9)
-        ]  # the system takes some of them whole
-    assert max(seconds) > 0.4, "some of the answer was left"
-
-
-def test_who_has_asked_all_and_reads_all_but_the_rest_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    made, transports = Connection.connection_made, list[asyncio.Transport]()
-
-    def keep(self: Connection, transport: asyncio.Transport) -> None:
-        transports.append(transport)
-        made(self, transport)
-
-    monkeypatch.setattr(Connection, "connection_made", keep)
-    limits = Limits(answer_seconds=0.4, connections=1)
-    with serving(create_app([shouting(target=TARGET)], limits=limits)) as url, socket.socket() as line:
-        line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2**12)
-        line.connect(address_of(url))
-        line.sendall(b"GET /api/positions?n=1024&d=256 HTTP/1.1\r\nHost: x\r\n\r\n")
-        wait_until(lambda: bool(transports and transports[0].get_write_buffer_size()))
-        line.shutdown(socket.SHUT_WR)
-        while transports[0].get_write_buffer_size() > 2**14:  # below that asyncio writes on
-            line.recv(2**11)
-        wait_until(lambda: not asyncio.run(is_refused(address_of(url))))
-
-
-async def talk(writer: asyncio.StreamWriter) -> None:
-    """Until nobody is there."""
-    for _ in range(1000):
-        writer.write(b"x")
-        await writer.drain()
-        await asyncio.sleep(0.02)
-
-
-def test_who_never_closes_is_closed() -> None:
-    async def work(address: tuple[str, int]) -> None:
-        _, writer = await asyncio.open_connection(*address)
-        writer.write(b"no HTTP\r\n\r\n")
-        with pytest.raises(ConnectionError):
-            await talk(writer)
-
-    with serving(create_app([shouting(target=TARGET)])) as url:
-        in_loop(lambda: work(address_of(url)))
-
-
-def test_a_connection_is_kept_whose_body_ends_behind_the_answer() -> None:
-    head = b"GET /health HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\n"
-
-    async def work(address: tuple[str, int]) -> None:
-        parts = [head, b"ab", b"cd" + request_bytes("quick"), *[b""] * 20, b"GET / HT"]
-        answer = await whole_answer(address, *parts, pause=0.1)
-        assert re.findall(rb"HTTP/1.1 (\d+)", answer) == [b"200", b"200", b"408"]
-        assert b"quick!" in answer
-
-    limits = Limits(head_seconds=1.5, body_seconds=1.5)
-    with serving(create_app([shouting(target=TARGET)], limits=limits)) as url:
-        in_loop(lambda: work(address_of(url)))
-
-
 def test_an_idle_connection_is_kept_longer_than_a_proxy_does() -> None:
     """Else it may send a request just as we close, and its client gets a 502."""
     app = create_app([shouting(target=TARGET)])
-    assert configured(app).timeout_keep_alive > 60
+    assert configured(app, 1).timeout_keep_alive > 60
     app.state.front.service.close()
 
 
@@ -724,29 +526,36 @@ def test_events_end_where_the_run_is_removed(run: Path, tmp_path: Path, capfd: p
     assert "metrics.jsonl: cannot be read" in said
 
 
-def test_connections_are_limited_and_one_that_closes_makes_room() -> None:
+def test_a_request_on_one_connection_too_many_is_refused() -> None:
     async def work(address: tuple[str, int]) -> None:
         idle = [await asyncio.open_connection(*address) for _ in range(3)]
-        refused = await whole_answer(address)
+        refused = await whole_answer(address, request_bytes("quick"))
         assert refused.startswith(b"HTTP/1.1 503 ")
-        assert b"Retry-After: 1" in refused
+        idle.pop()[1].close()
+        while await is_refused(address):  # until the server has seen that one is gone
+            await asyncio.sleep(0.01)
         for _, writer in idle:
             writer.close()
             await writer.wait_closed()
-        while await is_refused(address):  # until the server has seen that they are gone
-            await asyncio.sleep(0.01)
 
     with serving(create_app([shouting(target=TARGET)], limits=Limits(connections=3))) as url:
         in_loop(lambda: work(address_of(url)))
 
 
-def test_what_is_no_http_gets_json_too() -> None:
-    async def work(address: tuple[str, int]) -> None:
-        answer = await whole_answer(address, b"\x16\x03\x01 hello\r\n\r\n")
-        assert answer.startswith(b"HTTP/1.1 400 ")
-        assert "error" in json.loads(answer.partition(b"\r\n\r\n")[2])
+def test_a_body_without_a_length_is_refused_while_it_comes() -> None:
+    head = b"POST /translate HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+    chunk = b"400\r\n" + b"x" * 1024 + b"\r\n"
 
-    with serving(create_app([shouting(target=TARGET)])) as url:
+    async def work(address: tuple[str, int]) -> None:
+        reader, writer = await asyncio.open_connection(*address)
+        writer.write(head + chunk * 5)  # and no end
+        assert (await asyncio.wait_for(reader.readuntil(b"}"), LONG)).startswith(b"HTTP/1.1 413 ")
+        writer.write(chunk * 5 + b"0\r\n\r\n" + request_bytes("next"))
+        assert b"next!" in await asyncio.wait_for(reader.readuntil(b"!"), LONG)
+        writer.close()
+        await writer.wait_closed()
+
+    with serving(create_app([shouting(target=TARGET)], limits=Limits(body=4096))) as url:
         in_loop(lambda: work(address_of(url)))
 
 
@@ -785,10 +594,7 @@ def test_who_looks_inside_changes_nobodys_translation(run: Path) -> None:
         in_loop(lambda: work(address_of(url)))
 
 
-def test_who_is_not_answered_before_the_end_is_told_why(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("heedful.serve.server.LAST_WORDS", 0.1)
+def test_a_request_that_is_not_answered_in_time_is_told_why(capfd: pytest.CaptureFixture[str]) -> None:
     reached, told = threading.Event(), threading.Event()
 
     def hold_up(texts: list[str]) -> None:
@@ -801,7 +607,7 @@ def test_who_is_not_answered_before_the_end_is_told_why(
         finally:
             told.set()
 
-    with ThreadPoolExecutor() as pool, serving(create_app([shouting(target=TARGET, before=hold_up)])) as url:
+    with ThreadPoolExecutor() as pool, serving(create_app([shouting(target=TARGET, before=hold_up)]), 0) as url:
         asked = pool.submit(ask, address_of(url))
         assert reached.wait(LONG)
     status, headers, answer = asked.result()
@@ -823,8 +629,6 @@ def server_process(*arguments: object, shell: str = "") -> Iterator[tuple[subpro
         try:
             assert process.stderr is not None
             said = process.stderr.readline()
-            if "ulimit" in said:
-                said = process.stderr.readline()
             assert "http://" in said, said + process.stderr.read()
             yield process, address_of(said.split()[-1])
         finally:
@@ -882,30 +686,6 @@ def test_a_server_needs_no_stdout(run: Path) -> None:
         assert asyncio.run(post(address, "the cat"))[0] == 200
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=LONG) == 0
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="there is no such limit")
-def test_more_connections_than_files_fill_no_log(run: Path) -> None:
-    """With `ulimit -n 200` they wrote 108 MB."""
-    with ExitStack() as stack:
-        process, address = stack.enter_context(server_process("-m", run, "--engine", "torch", shell="ulimit -n 200"))
-        lines = [stack.enter_context(socket.create_connection(address, LONG)) for _ in range(300)]
-        assert lines[-1].recv(12) == b"HTTP/1.1 503"
-        for line in lines:
-            line.close()
-        wait_until(lambda: not asyncio.run(is_refused(address)))
-        process.send_signal(signal.SIGTERM)
-        assert process.stderr is not None
-        assert process.stderr.read() == ""
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="there is no such limit")
-@pytest.mark.parametrize(("limit", "connections"), [("-S 100", 900), ("200", 100), ("20", 1)])
-def test_connections_are_as_many_as_files_can_be_open(limit: str, connections: int) -> None:
-    code = "from heedful.serve.open_files import connections_within; print(connections_within(900))"
-    command = ["bash", "-c", f"ulimit -n {limit}; exec {sys.executable} -c '{code}'"]
-    found = int(subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout)
-    assert connections <= found <= connections * 1.1
 
 
 def test_an_address_in_use_is_one_line(run: Path) -> None:

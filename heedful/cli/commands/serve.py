@@ -62,7 +62,8 @@ def serve(
         raise click.UsageError(f"{name} is empty; give a key, or leave it out altogether to let everybody in")
     _check_libraries()
     from heedful.serve.limits import Limits
-    from heedful.serve.server import create_app, listen, run
+    from heedful.serve.process import listen, run
+    from heedful.serve.server import create_app
 
     limits = Limits(
         body=body_limit,
