@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from heedful.config.settings import resolve
-from heedful.data.atomic import write_together
+from heedful.data.atomic import write_files
 from heedful.data.corpus import read_pairs, text_digest, uncompressed
 from heedful.errors import HeedfulError
 from heedful.score.card import Card, load_card
@@ -190,7 +190,7 @@ def publish(cards: Sequence[Path], results: Path, *, force: bool) -> None:
         if first.exists() and not force and (other := differing(card_digests(read(card)), card_digests(read(first)))):
             refuse(f"{card}: is of other text than {first} ({', '.join(other)}); --force publishes it all the same")
     try:
-        write_together({place: card.read_bytes() for card, place in places.items()})
+        write_files({place: card.read_bytes() for card, place in places.items()})
     except OSError as error:
         refuse(f"{results}: cannot be written ({error.strerror}); the same command publishes them later")
     print("`make tables` puts them into the tables of README.md and docs/results.md")

@@ -13,7 +13,6 @@ from __future__ import annotations
 import gzip
 import hashlib
 import re
-import shutil
 import tarfile
 import urllib.error
 import urllib.parse
@@ -27,13 +26,13 @@ from typing import IO, cast
 import msgspec
 from msgspec import Struct
 
-from heedful.data.atomic import write_whole
+from heedful.data.atomic import explained, held, remove, temporary_folder, tidy, write_file
 from heedful.data.catalogue import DataSet, Download, Form, Piece, Split
 from heedful.data.download import BLOCK_BYTES, NO_NETWORK, Say, download_to
-from heedful.data.lock import held
 from heedful.errors import ConfigError, DataError
 
-DOWNLOADS, RECORD, PIECES, LOCK = "downloads", "fetch.json", ".pieces", ".fetch.lock"
+DOWNLOADS, RECORD, PIECES, LOCK = "downloads", "fetch.json", "pieces", ".fetch.lock"
+OLDER_PIECES = ".pieces"  # what a version before this one left when it was killed
 
 _DAMAGED = (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError)
 
@@ -86,7 +85,7 @@ def _in_use(folder: Path) -> DataError:
 
 
 def _check_mirror(mirror: str) -> None:
-    """What is no URL would be an error in many places."""
+    """Refuse anything but a URL here: later it would be an error in many places."""
     try:
         parts = urllib.parse.urlsplit(mirror)
         host = (parts.hostname or "").encode("idna")
@@ -113,7 +112,7 @@ def _parts(name: str, split: Split) -> list[str]:
 
 
 def _refuse_foreign(paths: Mapping[str, Path], record: Record) -> None:
-    """Nothing gives way that is not as we wrote it."""
+    """Refuse to replace a file that is not as we wrote it."""
     for name, path in paths.items():
         if path.exists() and not (name in record.texts and _is_written(path, record.texts[name])):
             raise DataError(f"{path}: is there and not what fetch wrote; move it away or take another folder (-o)")
@@ -121,12 +120,12 @@ def _refuse_foreign(paths: Mapping[str, Path], record: Record) -> None:
 
 @contextmanager
 def _explained(folder: Path) -> Iterator[None]:
-    """A folder that cannot be written to, a file that may not be read, or a full disk, is one line for the user."""
+    """Explain an OSError by the file that it names; that of a full disk names none."""
     try:
         yield
     except OSError as error:
-        where = error.filename or folder  # a full disk has no name
-        raise DataError(f"{where}: cannot be read or written ({error.strerror or error})") from None
+        with explained(Path(error.filename or folder), DataError, "cannot be read or written"):
+            raise
 
 
 # ------------------------------------------------------------------------------------------------------------- fetching
@@ -197,11 +196,10 @@ def _digest(path: Path, kind: str) -> str:
 
 
 def _write_texts(wanted: DataSet, folder: Path, record: Record, say: Say) -> None:
-    """All texts, or none. The record is written first: whatever happens then, what is in its place is known as ours."""
-    pieces = folder / PIECES
-    shutil.rmtree(pieces, ignore_errors=True)
-    pieces.mkdir()
-    try:
+    """Write all texts, or none. The record is written first, so that every text in its place is known as ours."""
+    tidy(folder, PIECES)
+    remove(folder / OLDER_PIECES)
+    with temporary_folder(folder / PIECES) as pieces:
         _take_out(wanted, folder, pieces)
         written: dict[str, Written] = {}
         for name, split in wanted.splits.items():
@@ -209,8 +207,6 @@ def _write_texts(wanted: DataSet, folder: Path, record: Record, say: Say) -> Non
         _write_record(folder, Record(wanted.name, record.downloads, written))
         for name in written:
             (pieces / name).replace(folder / name)
-    finally:
-        shutil.rmtree(pieces, ignore_errors=True)
 
 
 def _take_out(wanted: DataSet, folder: Path, pieces: Path) -> None:
@@ -240,14 +236,14 @@ def _take_members(path: Path, wanted: dict[str, Piece], pieces: Path) -> None:
             file = archive.extractfile(member) if piece else None
             if piece and file:
                 _take(file, piece, piece.member, pieces)
-        while stream.read(BLOCK_BYTES):  # behind the last member: gzip's checksum stands at the end
+        while stream.read(BLOCK_BYTES):  # gzip's checksum comes after the last member
             pass
     if missing:
         raise DataError(f"{path}: holds no {', '.join(missing)}; is it the right file?")
 
 
 def _unzipped(path: Path) -> IO[bytes]:
-    """An archive without its gzip, whose checksum tarfile would leave alone."""
+    """The archive, unzipped here, because tarfile would not check gzip's checksum."""
     with path.open("rb") as file:
         is_zipped = file.read(2) == b"\x1f\x8b"
     return cast("IO[bytes]", gzip.open(path)) if is_zipped else path.open("rb")
@@ -324,17 +320,16 @@ def _count(path: Path) -> int:
 
 
 def _distribute(name: str, split: Split, columns: Mapping[str, Iterator[bytes]], files: dict[str, Path]) -> None:
-    """Pairs into files; every n-th of those that have all sides goes to the split that is held out."""
-    held, every = split.held_out or ("", 0)
+    """Write pairs to files; every n-th of those that have all sides goes to the split that is held out."""
+    held_out, every = split.held_out or ("", 0)
     out = {file: path.open("wb") for file, path in files.items()}
     try:
         number = 0
         for row in zip(*columns.values(), strict=True):
-            whole = all(line.strip() for line in row)
-            if held and not whole:
+            if held_out and not all(line.strip() for line in row):
                 continue
             number += 1
-            part = held if every and number % every == 0 else name
+            part = held_out if every and number % every == 0 else name
             for language, line in zip(columns, row, strict=True):
                 out[f"{part}.{language}"].write(line)
     finally:
@@ -373,4 +368,4 @@ def _read_record(folder: Path, wanted: DataSet) -> Record:
 
 
 def _write_record(folder: Path, record: Record) -> None:
-    write_whole(folder / RECORD, msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n")
+    write_file(folder / RECORD, msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n")

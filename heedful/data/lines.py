@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import queue
-import shutil
 import sys
 import threading
 from collections.abc import Iterator
@@ -13,7 +11,7 @@ from io import BufferedReader, RawIOBase
 from pathlib import Path
 from typing import TextIO, cast
 
-from heedful.data.atomic import clear_unfinished, unfinished
+from heedful.data.atomic import explained, new_files
 from heedful.data.corpus import decode_lines, read_lines
 from heedful.data.plain_text import refuse_by_content
 from heedful.errors import DataError
@@ -77,18 +75,13 @@ def _read_into(ready: queue.Queue[str | BaseException], lines: Iterator[str]) ->
 
 @contextmanager
 def output_file(path: Path | None) -> Iterator[TextIO]:
-    """stdout (`-`, too), or a file, or what is no file: a pipe or a device is written into as it is, not replaced."""
+    """Text to stdout (None or `-`), or to a file, whole or not at all; a pipe or a device is written into directly."""
     if path is None or path == STDOUT:
         yield _stdout()
         sys.stdout.flush()
         return
-    try:
-        with _straight(path) if _is_special(path) else _whole(path.resolve()) as file:
-            yield file
-    except BrokenPipeError:  # of stdout, which was written to meanwhile
-        raise
-    except OSError as error:
-        raise DataError(f"{path}: cannot be written ({error.strerror})") from None
+    with explained(path, DataError), _straight(path) if _is_special(path) else _new_file(path.resolve()) as file:
+        yield file
 
 
 def _stdout() -> TextIO:
@@ -99,7 +92,7 @@ def _stdout() -> TextIO:
 
 
 def _is_special(path: Path) -> bool:
-    """No file of the user's own: a pipe, a device, a folder (which refuses), or a name for what is open already."""
+    """Whether it is a pipe, a device, a folder (which cannot be opened), or a name in /dev or /proc."""
     return path.exists() and (not path.is_file() or path.absolute().parts[1] in ("dev", "proc"))
 
 
@@ -108,18 +101,6 @@ def _straight(path: Path) -> TextIO:
 
 
 @contextmanager
-def _whole(path: Path) -> Iterator[TextIO]:
-    """A file that takes its name when all is written; what had that name before stays until then; its mode stays."""
-    temporary = unfinished(path)
-    with _straight(temporary) as file:
-        try:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-            file.close()
-            if path.exists():
-                shutil.copymode(path, temporary)
-            temporary.replace(path)
-            clear_unfinished(path)
-        finally:
-            temporary.unlink(missing_ok=True)
+def _new_file(path: Path) -> Iterator[TextIO]:
+    with new_files([path]) as (temporary,), _straight(temporary) as file:
+        yield file

@@ -28,8 +28,7 @@ from heedful.config.settings import (
     to_toml,
 )
 from heedful.config.shortening import scaled_schedule, without_schedule
-from heedful.data.atomic import write_whole
-from heedful.data.lock import held
+from heedful.data.atomic import explained, held, tidy, write_file
 from heedful.errors import CheckpointError, ConfigError
 
 CONFIG, TOKENIZER, METRICS, LOCK = "config.toml", "tokenizer.model", "metrics.jsonl", ".lock"
@@ -121,69 +120,61 @@ def _whole_model(preset_name: str) -> Layer:
 
 
 def has_begun(run: Path) -> bool:
-    """Is there anything yet that was made by the run's settings? Until its text is encoded they may change freely.
-
-    A checkpoint is, too: settings and vocabulary are its own, also when the encoded text was removed.
-    """
+    """Whether anything was made by the run's settings: encoded text, or a checkpoint. Before that they may change."""
     return (run / TRAINING_DATA).is_dir() or any((run / CHECKPOINTS).glob("step-*"))
 
 
 def write_config(run: Path, config: Config) -> None:
-    """config.toml, whole or not at all."""
+    """Write config.toml."""
     write_text(run / CONFIG, to_toml(config))
 
 
 def write_text(path: Path, text: str) -> None:
-    """A file of the run, whole or not at all."""
-    with _writing(path):
-        write_whole(path, text.encode())
-
-
-@contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    """A full disk, or a folder that is not ours to write to, is one line for the user."""
-    try:
-        yield
-    except OSError as error:
-        raise CheckpointError(f"{path}: cannot be written ({error.strerror})") from None
+    """Write a file of the run, whole or not at all."""
+    with explained(path, CheckpointError):
+        write_file(path, text.encode())
 
 
 @contextmanager
 def locked(run: Path) -> Iterator[None]:
-    """Hold the run folder. One that was made for this start goes with it, if nothing came of it."""
+    """Hold the run folder. If it was made for this start and nothing came of it, it is removed at the end."""
     made = _make_folder(run)
     in_use = CheckpointError(f"{run}: another process is using this run; wait for it or take another")
     with ExitStack() as stack:
         stack.callback(_remove_empty, made)
-        with _writing(run / LOCK):
+        with explained(run / LOCK, CheckpointError):
             stack.enter_context(held(run / LOCK, in_use))
         if made:
             stack.callback(_empty_if_bare, run)
         yield
 
 
+def tidy_run(run: Path) -> None:
+    """Remove what a killed start was writing or removing, and put back what it was replacing; we hold the run."""
+    for folder in (run, run / CHECKPOINTS, (run / TRAINING_DATA).parent):
+        tidy(folder)
+
+
 def _make_folder(run: Path) -> list[Path]:
-    """Make it, and what it lies in; returns those that were not there, the innermost first."""
+    """Make the folder and its parents; return those that were missing, the innermost first."""
     if run.is_file():
         raise CheckpointError(f"{run}: is a file, and a run is a folder; name another with -o")
     missing = [folder for folder in (run, *run.parents) if not folder.exists()]
-    try:
+    with explained(run, CheckpointError, "cannot be made"):
         foreign = run.is_dir() and any(run.iterdir()) and not _is_ours(run)
         run.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise CheckpointError(f"{run}: cannot be made ({error.strerror})") from None
     if foreign:
         raise CheckpointError(f"{run}: is not empty and no run of ours; take another folder")
     return missing
 
 
 def _is_ours(run: Path) -> bool:
-    """The lock comes first; a copy may lack it, and has learned. Other programs, too, call a file config.toml."""
+    """A run has a lock; a copy may have only settings and what they made. A config.toml alone may be anybody's."""
     return (run / LOCK).exists() or ((run / CONFIG).exists() and has_begun(run))
 
 
 def _empty_if_bare(run: Path) -> None:
-    """Take settings and lock away where nothing else is, while it is held: who waits at the lock finds it gone."""
+    """Remove settings and lock if there is nothing else. The lock is still held: another start finds its file gone."""
     with suppress(OSError):
         if {path.name for path in run.iterdir()} <= {CONFIG, BASE, LOCK}:
             for name in (CONFIG, BASE, LOCK):
@@ -191,14 +182,14 @@ def _empty_if_bare(run: Path) -> None:
 
 
 def _remove_empty(folders: Sequence[Path]) -> None:
-    """As far as they are: another start may have come into one of them."""
+    """Remove the folders that are empty: another start may have written into one of them."""
     with suppress(OSError):
         for folder in folders:
             folder.rmdir()
 
 
 def cut_metrics(run: Path, step: int) -> None:
-    """Take back the lines of steps after the checkpoint that the run goes on from."""
+    """Remove the lines of all steps after the checkpoint that the run goes on from."""
     path = run / METRICS
     if not path.exists():
         return
@@ -219,7 +210,7 @@ def _is_json(value: object) -> bool:
 
 
 def append_metrics(run: Path, record: Mapping[str, Any]) -> None:
-    """One line of metrics.jsonl; what is no number, such as the perplexity of a run that diverged, is null there."""
+    """Add a line to metrics.jsonl. JSON has no NaN or infinity: such a value becomes null."""
     numbers = {name: value if _is_json(value) else None for name, value in record.items()}
-    with _writing(run / METRICS), open(run / METRICS, "a", encoding="utf-8") as file:
+    with explained(run / METRICS, CheckpointError), open(run / METRICS, "a", encoding="utf-8") as file:
         file.write(json.dumps(numbers, ensure_ascii=False, allow_nan=False) + "\n")

@@ -12,8 +12,8 @@ import os
 import shutil
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import repeat
@@ -23,7 +23,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from heedful.data.atomic import write_whole
+from heedful.data.atomic import explained, is_free, replaced_folder, write_file
 from heedful.data.corpus import fingerprint, read_pairs
 from heedful.data.encoding import Counts as Counts
 from heedful.data.encoding import Encoded, Encoding, Ids, Numbers, Sentences
@@ -152,7 +152,8 @@ def prepare(
     if _is_made_from(directory, identity):
         _remember_files(directory, files)
         return open_shards(directory)
-    with _replacing(directory) as folder:
+    _refuse_other_things(directory)
+    with explained(directory, DataError), replaced_folder(directory) as folder:
         with closing(encoding.encode(pairs, processes=processes)) as encoded:
             counts = _write_sides(folder, encoded, encoding.num_encodings, progress or _ignore)
         _check_not_empty(counts, encoding.max_length, [*source_files, *target_files])
@@ -186,7 +187,7 @@ def is_current(directory: Path, source_files: Sequence[Path], target_files: Sequ
 def is_of_other_text(
     directory: Path, source_files: Sequence[Path], target_files: Sequence[Path], encoding: Encoding
 ) -> bool:
-    """Whether shards were made from other text or in another way; those that are gone cannot tell."""
+    """Whether shards were made from other text or in another way; false if there are no shards."""
     try:
         made_from = _read_record(directory).fingerprint
     except CheckpointError:
@@ -228,7 +229,7 @@ def _look_at(directory: Path, paths: Sequence[Path]) -> list[_File]:
 
 
 def _look_at_file(path: Path, known: _File | None) -> _File:
-    """What is in a file, from the record where it is sure to hold still: hashing a large corpus takes seconds."""
+    """What is in a file; if it is surely unchanged, from the record: hashing a large corpus takes seconds."""
     if known and path.is_file() and _is_unchanged(known, path.stat()):
         return known
     read_ns, content = time.time_ns(), fingerprint([path])
@@ -263,7 +264,7 @@ def _read_record(directory: Path) -> _Record:
 
 
 def _write_record(directory: Path, record: _Record) -> None:
-    write_whole(directory / _RECORD, msgspec.json.format(msgspec.json.encode(record)))
+    write_file(directory / _RECORD, msgspec.json.format(msgspec.json.encode(record)))
 
 
 def _remember_files(directory: Path, files: list[_File]) -> None:
@@ -274,29 +275,9 @@ def _remember_files(directory: Path, files: list[_File]) -> None:
             _write_record(directory, msgspec.structs.replace(record, files=files))
 
 
-@contextmanager
-def _replacing(directory: Path) -> Iterator[Path]:
-    """A folder to write to, which takes the place of `directory` when all has gone well."""
-    is_free = not directory.exists() or (directory.is_dir() and not any(directory.iterdir()))
-    if not is_free and not (directory / _RECORD).is_file():
-        raise CheckpointError(f"{directory} holds something that is no shards; move it away")
-    unfinished, old = (directory.with_name(f".{directory.name}.{word}") for word in ("partial", "old"))
-    try:
-        _remove(unfinished, old)
-        unfinished.mkdir(parents=True)
-        yield unfinished
-        if directory.exists():
-            directory.rename(old)
-        unfinished.rename(directory)
-    except OSError as error:
-        raise DataError(f"{directory} cannot be written: {error.strerror}") from error
-    finally:
-        _remove(unfinished, old)
-
-
-def _remove(*folders: Path) -> None:
-    for folder in folders:
-        shutil.rmtree(folder, ignore_errors=True)
+def _refuse_other_things(directory: Path) -> None:
+    if not is_free(directory) and not (directory / _RECORD).is_file():
+        raise CheckpointError(f"{directory} holds something other than shards; move it away")
 
 
 def _write_sides(
@@ -316,7 +297,7 @@ def _write_sides(
 
 
 class _Writer:
-    """The two files of a side, written one part after the other; every encoding first by itself."""
+    """Writes the two files of a side part by part; every encoding has files of its own until the end."""
 
     def __init__(self, name: Path, num_encodings: int, stack: ExitStack) -> None:
         names = [name, *(name.with_name(f"{name.name}-{number}") for number in range(1, num_encodings))]
@@ -326,21 +307,19 @@ class _Writer:
         ]
 
     def write(self, encodings: Sequence[Sentences]) -> None:
-        # A part of which nothing is kept has but one encoding, an empty one.
+        # A part of which nothing is kept has only one encoding, an empty one.
         for (ids, lengths), sentences in zip(self._files, encodings, strict=False):
             ids.write(sentences.ids.tobytes())
             lengths.write(sentences.lengths.astype("<i4").tobytes())
 
     def finish(self) -> None:
-        """The further encodings go behind the first one."""
+        """Append the other encodings to the first one."""
         first, *others = self._files
-        for whole, *parts in zip(first, *others, strict=True):
+        for file, *parts in zip(first, *others, strict=True):
             for part in parts:
                 part.seek(0)
-                shutil.copyfileobj(part, whole)
+                shutil.copyfileobj(part, file)
                 Path(part.name).unlink()
-            whole.flush()
-            os.fsync(whole.fileno())
 
 
 def _check_not_empty(counts: Counts, max_length: int, files: Sequence[Path]) -> None:
@@ -354,4 +333,4 @@ def _check_not_empty(counts: Counts, max_length: int, files: Sequence[Path]) -> 
 
 
 def _ignore(counts: Counts) -> None:
-    """What is done with the counts on the way where nobody asks for them."""
+    """The progress of callers that ask for none."""

@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 import sentencepiece
 
-from heedful.data.atomic import write_whole
+from heedful.data.atomic import explained, write_file
 from heedful.errors import CheckpointError, ConfigError, DataError
 
 SPACE = "\u2581"
@@ -109,10 +109,8 @@ class Tokenizer:
 
     def save(self, path: Path) -> None:
         """Write the SentencePiece model; a crash leaves the old file or the new one, never a part."""
-        try:
-            write_whole(path, self.model)
-        except OSError as error:
-            raise CheckpointError(f"{path}: the tokenizer cannot be written: {error.strerror}") from error
+        with explained(path, CheckpointError):
+            write_file(path, self.model)
 
     @property
     def vocab_size(self) -> int:

@@ -2,9 +2,9 @@
 
 A checkpoint is a folder, `checkpoints/step-00001000/`: `model.safetensors` (the weights to translate with),
 `state.safetensors` (the optimizer's moments; and where the weights to translate with are a moving average, those that
-learn) and `state.json` (the step, counters, and what the bits depend on). It is written under another name, flushed to
-the disk, and renamed, so that a folder with the right name is whole. One without its state is kept for averaging only.
-A model folder (`model/`) stands alone: weights, configuration, tokenizer. Nothing is ever unpickled.
+learn) and `state.json` (the step, counters, and what the bits depend on). Folders are written whole or not at all. A
+checkpoint without its state is kept for averaging only. A model folder (`model/`) stands alone: weights, configuration,
+tokenizer. Nothing is ever unpickled.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import json
 import shutil
 import stat
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from torch import Tensor
 
 from heedful.config.recipe import read_recipe
 from heedful.config.settings import Config, layer_to_toml, named_files, resolve
-from heedful.data.atomic import flush, flush_folder
+from heedful.data.atomic import explained, remove_folder, replaced_folder
 from heedful.data.run_folder import CHECKPOINTS, CONFIG, MODEL, TOKENIZER
 from heedful.data.tokenizer import Tokenizer
 from heedful.errors import CheckpointError
@@ -75,35 +75,8 @@ class Snapshot:
 # ------------------------------------------------------------------------------------------------------------ writing
 
 
-@contextmanager
-def writing_whole(folder: Path) -> Iterator[Path]:
-    """A folder to write into, which is then there whole or not at all: flushed, and renamed.
-
-    An older folder of that name gives way, and is still there until then.
-    """
-    temporary = _temporary(folder)
-    shutil.rmtree(temporary, ignore_errors=True)
-    try:
-        temporary.mkdir(parents=True)
-        yield temporary
-        flush_folder(temporary)
-        _replace_folder(temporary, folder)
-    except (OSError, SafetensorError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise CheckpointError(
-            f"{folder}: could not be written ({reason}); what was there before is still there"
-        ) from None
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-
-
-def _temporary(folder: Path) -> Path:
-    """What a folder is called that is not yet whole, or no longer."""
-    return folder.with_name(f".{folder.name}.writing")
-
-
 def _write_files(folder: Path, files: Mapping[str, Mapping[str, Tensor] | str | Path]) -> None:
-    """What is to be written under a name is tensors, a text, or a file to copy."""
+    """Write tensors, a text, or a copy of a file under each name."""
     for name, content in files.items():
         _write_file(folder / name, content)
 
@@ -118,29 +91,14 @@ def _write_file(path: Path, content: Mapping[str, Tensor] | str | Path) -> None:
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str]) -> None:
-    """A safetensors file that may be read by whoever may read any other new file; by itself only its owner may."""
+    """Write a safetensors file with the mode of any new file; safetensors would let only its owner read it."""
     path.touch()
     mode = stat.S_IMODE(path.stat().st_mode)
-    save_file({name: tensor.detach().contiguous() for name, tensor in tensors.items()}, path, metadata=metadata)
+    try:
+        save_file({name: tensor.detach().contiguous() for name, tensor in tensors.items()}, path, metadata=metadata)
+    except SafetensorError as error:
+        raise OSError(str(error)) from None
     path.chmod(mode)
-
-
-def _replace_folder(temporary: Path, folder: Path) -> None:
-    old = folder.with_name(f".{folder.name}.old")
-    _remove(old)
-    if folder.exists():
-        folder.rename(old)
-    temporary.rename(folder)
-    flush(folder.parent)
-    _remove(old)
-
-
-def _remove(folder: Path) -> None:
-    """Take a folder away, or the link to one: what that leads to stays as it is."""
-    if folder.is_symlink():
-        folder.unlink()
-    else:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def step_folder(run: Path, step: int) -> Path:
@@ -152,14 +110,14 @@ def save_checkpoint(run: Path, step: int, snapshot: Snapshot) -> Path:
     """Write a whole checkpoint."""
     folder = step_folder(run, step)
     state = json.dumps(snapshot.state, indent=1) + "\n"
-    with writing_whole(folder) as temporary:
+    with explained(folder, CheckpointError), replaced_folder(folder) as temporary:
         _write_files(temporary, {WEIGHTS: snapshot.weights, MOMENTS: snapshot.moments, STATE: state})
     return folder
 
 
 def save_model(folder: Path, weights: Mapping[str, Tensor], config: Config, tokenizer: Path) -> None:
     """Write a model folder, which stands alone."""
-    with writing_whole(folder) as temporary:
+    with explained(folder, CheckpointError), replaced_folder(folder) as temporary:
         write_model(temporary, weights, config, tokenizer)
 
 
@@ -178,35 +136,11 @@ def prune_checkpoints(run: Path, *, keep_whole: int, keep_weights: int, every: i
         if step in whole:
             continue
         if step not in averaged:
-            _remove_checkpoint(folder)
+            remove_folder(folder)
         else:
             # The state goes first: without it the folder is no longer taken for a whole checkpoint.
             (folder / STATE).unlink(missing_ok=True)
             (folder / MOMENTS).unlink(missing_ok=True)
-
-
-def _remove_checkpoint(folder: Path) -> None:
-    """Under a name that the next start takes away, should this one be killed before all of it has gone."""
-    leaving = _temporary(folder)
-    with suppress(OSError):
-        folder.rename(leaving)
-    _remove(leaving)
-
-
-def remove_unfinished(run: Path) -> None:
-    """Take away what a killed run was just writing, or removing; put back what it was just replacing."""
-    for parent in (run, run / CHECKPOINTS):
-        for left in parent.glob(".*.writing"):
-            if left.is_file():
-                left.unlink()
-            else:
-                shutil.rmtree(left, ignore_errors=True)
-        for old in parent.glob(".*.old"):
-            folder = parent / old.name.removeprefix(".").removesuffix(".old")
-            if folder.exists():
-                _remove(old)
-            else:
-                old.rename(folder)
 
 
 # ------------------------------------------------------------------------------------------------------------ reading

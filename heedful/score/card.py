@@ -9,17 +9,15 @@ not where they lay. It knows files and figures; no model, no torch.
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from heedful.data.atomic import write_together, write_whole
+from heedful.data.atomic import explained, write_file, write_files
 from heedful.data.corpus import text_digest, uncompressed
 from heedful.data.run_folder import CONFIG, MODEL
 from heedful.errors import CheckpointError, DataError
@@ -115,7 +113,7 @@ class Evaluation(Struct, frozen=True, kw_only=True):
 
 
 class Card(Struct, frozen=True, kw_only=True):
-    """All of it. `config` is the resolved configuration; where a setting is a file, its name alone."""
+    """The whole card. `config` is the resolved configuration; of a setting that is a file it has only the name."""
 
     format: int = FORMAT
     name: str
@@ -129,7 +127,7 @@ class Card(Struct, frozen=True, kw_only=True):
     evaluations: tuple[Evaluation, ...] = ()
 
     def to_json(self) -> str:
-        """For programs; `load_card` reads it back. What is as usual, and came later than cards, is left out."""
+        """JSON, which `load_card` reads back. Fields newer than the format are omitted at their default."""
         return msgspec.json.format(msgspec.json.encode(self), indent=1).decode() + "\n"
 
     def with_evaluation(self, evaluation: Evaluation) -> Card:
@@ -175,13 +173,13 @@ def _card_file(path: Path) -> Path:
 
 
 def text_file(path: Path) -> TextFile:
-    """A file as the card names it."""
+    """What the card says of a file."""
     lines, digest = text_digest(path)
     return TextFile(path.name, lines, digest)
 
 
 def corpus(source: Sequence[Path], target: Sequence[Path], counts: dict[str, int], *, is_current: bool) -> Corpus:
-    """Aligned files and their counts; what the files hold is said only if it is still what was read."""
+    """Aligned files and their counts; digests only if the files still hold what was read."""
     look = text_file if is_current else lambda path: TextFile(path.name)
     return Corpus(tuple(map(look, source)), tuple(map(look, target)), counts)
 
@@ -196,55 +194,22 @@ def identify(source: TextFile, references: Sequence[TextFile]) -> tuple[str, str
 
 
 def write_card(folder: Path, card: Card, markdown: str) -> None:
-    """card.json and card.md, both or neither: they say the same."""
-    with _explained(folder / CARD):
-        write_together({folder / CARD: card.to_json().encode(), folder / MARKDOWN: markdown.encode()})
+    """Write card.json and card.md, both or neither: they say the same."""
+    with explained(folder / CARD, DataError):
+        write_files({folder / CARD: card.to_json().encode(), folder / MARKDOWN: markdown.encode()})
 
 
 def write_translations(folder: Path, evaluation: Evaluation, lines: Sequence[str]) -> None:
-    """The translations that were scored, one a line."""
-    with _explained(folder / EVALUATIONS):
-        (folder / EVALUATIONS).mkdir(exist_ok=True)
-    with _explained(folder / EVALUATIONS / evaluation.file_name):
-        text = "".join(f"{line}\n" for line in lines)
-        write_whole(folder / EVALUATIONS / evaluation.file_name, text.encode())
+    """Write the translations that were scored, one a line."""
+    path = folder / EVALUATIONS / evaluation.file_name
+    with explained(path.parent, DataError):
+        path.parent.mkdir(exist_ok=True)
+    with explained(path, DataError):
+        write_file(path, "".join(f"{line}\n" for line in lines).encode())
 
 
 def copy_translations(folder: Path, to: Path) -> None:
-    """All translations that lie beside a card, for a folder that is to take the place of this one."""
+    """Copy all translations that lie beside a card to the folder that will replace this one."""
     if (folder / EVALUATIONS).is_dir():
-        with _explained(to / EVALUATIONS):
+        with explained(to / EVALUATIONS, DataError):
             shutil.copytree(folder / EVALUATIONS, to / EVALUATIONS)
-
-
-@contextmanager
-def holding(folder: Path) -> Iterator[None]:
-    """One evaluation at a time changes a card; the others wait. (Where folders cannot be locked, nobody waits.)"""
-    with ExitStack() as stack:
-        with suppress(ImportError, OSError):
-            stack.callback(os.close, _locked(folder))
-        yield
-
-
-def _locked(folder: Path) -> int:
-    """The folder that has this name once it is locked: another may take its place while somebody waits."""
-    import fcntl
-
-    while True:
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            if os.path.samestat(os.fstat(descriptor), folder.stat()):
-                return descriptor
-        except BaseException:
-            os.close(descriptor)
-            raise
-        os.close(descriptor)
-
-
-@contextmanager
-def _explained(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise DataError(f"{path}: cannot be written ({error.strerror})") from None

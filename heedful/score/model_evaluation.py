@@ -14,11 +14,12 @@ from pathlib import Path
 import msgspec
 
 from heedful import __version__
+from heedful.data.atomic import held_in_turn
 from heedful.data.corpus import read_lines, refuse_odd_names, refuse_pipe, refuse_tsv
 from heedful.data.languages import has_spaces
 from heedful.errors import CheckpointError, DataError, counted
 from heedful.model.checkpoint import find_model, weights_digest
-from heedful.score.card import Evaluation, TextFile, holding, identify, text_file, write_card, write_translations
+from heedful.score.card import Evaluation, TextFile, identify, text_file, write_card, write_translations
 from heedful.score.card_tables import to_markdown
 from heedful.score.evaluation import Perplexity, Report, contrastive_accuracy, evaluate_model, perplexities
 from heedful.score.model_card import card_of, new_card
@@ -230,7 +231,7 @@ def keep_on_card(model: Path, evaluated: Evaluated) -> Path:
     A run may have come to other weights while they were scored: those scores belong on no card.
     """
     files, folder = find_model(model), card_place(model)
-    with holding(folder):
+    with held_in_turn(folder):
         card = card_of(files) or new_card(files)
         if evaluated.weights_sha256 not in ("", card.weights_sha256):
             raise CheckpointError(f"{folder}: has other weights than those that were scored; evaluate it again")

@@ -21,6 +21,7 @@ import math
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self, TypeAlias
@@ -32,6 +33,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from heedful.config.settings import ModelConfig
+from heedful.data.atomic import write_file
 from heedful.data.grammar.corpus import LANGUAGES, Example, built_in_corpus
 from heedful.data.languages import has_spaces
 from heedful.data.tokenizer import SPACE, Tokenizer
@@ -353,8 +355,6 @@ def _read(path: Path, config: ModelConfig) -> Choice | None:
 
 def _write(path: Path, choice: Choice) -> None:
     """Keep it; a folder that cannot be written to does not matter."""
-    try:
+    with suppress(OSError):
         path.parent.mkdir(exist_ok=True)
-        path.write_bytes(msgspec.json.encode(choice) + b"\n")
-    except OSError:
-        return
+        write_file(path, msgspec.json.encode(choice) + b"\n")

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from heedful.data.atomic import unfinished, write_whole
+from heedful.data.atomic import unfinished, write_file
 from heedful.data.grammar.corpus_files import write_corpus
 from heedful.data.lines import output_file
 
 
 def test_a_file_takes_the_place_of_the_one_before_it(tmp_path: Path) -> None:
     for content in (b"old", b"new\r\n"):
-        write_whole(tmp_path / "file", content)
+        write_file(tmp_path / "file", content)
     assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("file", b"new\r\n")]
 
 
@@ -29,7 +29,7 @@ def test_what_fails_leaves_the_old_file_and_nothing_else(
     (tmp_path / "file").write_bytes(b"old")
     monkeypatch.setattr(*{"fsync": (os, "fsync"), "replace": (Path, "replace")}[step], full)
     with pytest.raises(OSError, match="No space left"):
-        write_whole(tmp_path / "file", b"new")
+        write_file(tmp_path / "file", b"new")
     assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("file", b"old")]
 
 
@@ -38,7 +38,7 @@ def through_output_file(path: Path) -> None:
         file.write("new")
 
 
-@pytest.mark.parametrize("write", [lambda path: write_whole(path, b"new"), through_output_file])
+@pytest.mark.parametrize("write", [lambda path: write_file(path, b"new"), through_output_file])
 def test_a_file_is_on_the_disk_before_it_has_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: Callable[[Path], object]
 ) -> None:
@@ -54,7 +54,7 @@ def test_a_file_is_on_the_disk_before_it_has_its_name(
 
 
 WRITERS: dict[str, Callable[[Path], object]] = {
-    "bytes": lambda path: write_whole(path, b"new"),
+    "bytes": lambda path: write_file(path, b"new"),
     "lines": through_output_file,
     "corpus": lambda path: write_corpus(path.parent, "en", "de", train_pairs=2),
 }

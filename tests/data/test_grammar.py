@@ -562,7 +562,7 @@ def test_every_word_is_aligned_but_function_words_that_the_other_language_lacks(
 
 def test_a_seed_always_gives_the_same_corpus_whatever_the_hash_seed() -> None:
     code = (
-        "import hashlib; from heedful.data.grammar import built_in_corpus as b;"
+        "import hashlib; from heedful.data.grammar.corpus import built_in_corpus as b;"
         "print(hashlib.sha256(repr(b('de', 'ko', seed=3, train_pairs=300, held_out_pairs=50)).encode()).hexdigest())"
     )
     outputs = {

@@ -1,6 +1,7 @@
 """A run's folder: which settings may change between two starts, the lock, and metrics that are cut back."""
 
 import errno
+import fcntl
 import json
 import math
 import os
@@ -11,10 +12,9 @@ from pathlib import Path
 
 import pytest
 
-import heedful.data.lock
 from heedful.config.settings import resolve, setting
 from heedful.data.atomic import unfinished
-from heedful.data.run_folder import append_metrics, cut_metrics, locked, make_plan, write_config
+from heedful.data.run_folder import append_metrics, cut_metrics, locked, make_plan, tidy_run, write_config
 from heedful.errors import CheckpointError, ConfigError, DataError
 
 LOCKING = "import sys, time; from pathlib import Path; from heedful.data.run_folder import locked\n"
@@ -129,6 +129,17 @@ def test_a_killed_process_lets_go_of_the_folder(tmp_path: Path) -> None:
         assert (tmp_path / ".lock").exists()
 
 
+def test_a_start_tidies_up_after_older_versions(tmp_path: Path) -> None:
+    left = [".model.writing", "checkpoints/.step-00000006.writing", "data/.train.partial", ".config.toml.123.writing"]
+    for name in left:
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "data" / ".valid.old").mkdir()
+    (tmp_path / "notes.partial").touch()
+    tidy_run(tmp_path)
+    found = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*")}
+    assert found == {"checkpoints", "data", "data/valid", "notes.partial"}
+
+
 def refused(run: Path, *made: str) -> None:
     """A start that writes its settings, makes these files, and then finds fault with the text."""
     with locked(run):
@@ -169,14 +180,14 @@ def test_a_start_that_stood_at_the_lock_of_a_folder_that_goes_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It has opened the lock's file when the first start ends, and would hold a file that has no name."""
-    first, lock = ExitStack(), heedful.data.lock._lock
+    first, flock = ExitStack(), fcntl.flock
     first.enter_context(locked(tmp_path / "run"))
 
-    def late(descriptor: int) -> None:
+    def late(descriptor: int, operation: int) -> None:
         first.close()
-        lock(descriptor)
+        flock(descriptor, operation)
 
-    monkeypatch.setattr(heedful.data.lock, "_lock", late)
+    monkeypatch.setattr(fcntl, "flock", late)
     with pytest.raises(CheckpointError, match="another process is using this run"), locked(tmp_path / "run"):
         pass
     assert not (tmp_path / "run").exists()
@@ -245,10 +256,10 @@ def test_a_folder_that_cannot_be_written_to_is_one_line(tmp_path: Path) -> None:
 def test_a_disk_without_locks_is_not_taken_for_another_process(
     code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(descriptor: int) -> None:
+    def refuse(descriptor: int, operation: int) -> None:
         raise OSError(code, os.strerror(code))
 
-    monkeypatch.setattr(heedful.data.lock, "_lock", refuse)
+    monkeypatch.setattr(fcntl, "flock", refuse)
     reason = rf"\.lock: cannot be written \(it cannot be locked: {os.strerror(code)}\)"
     with pytest.raises(CheckpointError, match=reason), locked(tmp_path):
         pass

@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import platform
 import shutil
 import signal
 import subprocess
@@ -420,7 +421,9 @@ def test_an_interruption_leaves_what_was_there(text: Text) -> None:
 
 
 def test_what_a_killed_process_left_is_cleared_away(text: Text) -> None:
-    for name in (".train.partial", ".train.old"):
+    with subprocess.Popen([sys.executable, "-c", ""]) as dead:
+        dead.wait()
+    for name in (f".train.{platform.node()}.{dead.pid}.writing", ".train.old"):
         (text.directory.parent / name).mkdir(parents=True)
         (text.directory.parent / name / "source.ids").write_bytes(b"half")
     assert len(text.prepare()) == 60
@@ -446,7 +449,7 @@ def test_a_full_disk_is_one_line(text: Text, monkeypatch: pytest.MonkeyPatch) ->
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(DataError, match="train cannot be written: No space left on device"):
+    with pytest.raises(DataError, match=r"train: cannot be written \(No space left on device\)"):
         text.prepare()
     assert text.left == []
 
@@ -459,7 +462,7 @@ def test_what_is_not_ours_is_not_touched(text: Text) -> None:
         shutil.rmtree(text.directory, ignore_errors=True)
         thesis.parent.mkdir(exist_ok=True)
         thesis.write_text("dear")
-        with pytest.raises(CheckpointError, match="holds something that is no shards"):
+        with pytest.raises(CheckpointError, match="holds something other than shards"):
             text.prepare()
         assert thesis.read_text() == "dear"
 
@@ -577,5 +580,7 @@ def test_workers_leave_quietly_with_the_process_that_started_them(text: Text, tm
     while any(Path("/proc", worker).exists() for worker in workers):
         assert time.monotonic() < deadline, "a worker outlives the process that started it"
         time.sleep(0.05)
-    assert text.left == ([] if way == signal.SIGINT else [".train.partial"])
+    killed = f".train.{platform.node()}.{process.pid}.writing"
+    assert text.left == ([] if way == signal.SIGINT else [killed])
     assert len(text.prepare()) == 60
+    assert text.left == ["train"]

@@ -274,7 +274,7 @@ def test_a_failed_save_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.M
     path = tmp_path / "tokenizer.model"
     path.write_bytes(b"old")
     monkeypatch.setattr("os.fsync", full)
-    with pytest.raises(CheckpointError, match=r"tokenizer\.model: the tokenizer cannot be written: No space left"):
+    with pytest.raises(CheckpointError, match=r"tokenizer\.model: cannot be written \(No space left"):
         TOKENIZER.save(path)
     assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"old"]
 

@@ -19,7 +19,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from heedful.config.settings import Config, resolve
-from heedful.data.run_folder import write_config
+from heedful.data.run_folder import tidy_run, write_config
 from heedful.data.tokenizer import Tokenizer
 from heedful.errors import CheckpointError
 from heedful.model import checkpoint
@@ -142,7 +142,7 @@ def test_what_a_killed_run_was_writing_is_taken_away(tmp_path: Path) -> None:
     half.mkdir()
     (tmp_path / ".config.toml.123.writing").write_text("[data")
     folder.rename(folder.with_name(".step-00000005.old"))
-    checkpoint.remove_unfinished(tmp_path)
+    tidy_run(tmp_path)
     assert checkpoint.checkpoint_steps(tmp_path) == [5]
     assert not list(tmp_path.rglob(".*.writing"))
 
@@ -181,7 +181,7 @@ def test_a_checkpoint_that_was_being_removed_when_the_run_was_killed_goes_at_the
         patch.setattr("shutil.rmtree", killed)
         with pytest.raises(KeyboardInterrupt):
             checkpoint.prune_checkpoints(tmp_path, keep_whole=1, keep_weights=1, every=10)
-    checkpoint.remove_unfinished(tmp_path)
+    tidy_run(tmp_path)
     assert [folder.name for folder in (tmp_path / "checkpoints").iterdir()] == ["step-00000002"]
 
 

@@ -27,13 +27,14 @@ from torch.nn import functional as F
 from heedful import __version__
 from heedful.api import evaluate_saved, train
 from heedful.cli.main import commands
+from heedful.data.atomic import held_in_turn
 from heedful.data.corpus import read_pairs, text_digest
 from heedful.errors import CheckpointError, ConfigError, DataError, HeedfulError
 from heedful.model import checkpoint
 from heedful.model.checkpoint import FORMAT, find_model, load_model, weights_digest
 from heedful.model.packed import pack_source, pack_target, shift_right
 from heedful.score import model_evaluation, provenance
-from heedful.score.card import Card, holding, identify, load_card, text_file, write_card
+from heedful.score.card import Card, identify, load_card, text_file, write_card
 from heedful.score.card_comparison import (
     Cell,
     Row,
@@ -659,11 +660,11 @@ def test_who_waits_for_a_folder_holds_the_one_that_took_its_place(tmp_path: Path
     folder.mkdir()
 
     def wait() -> None:
-        with holding(folder):
+        with held_in_turn(folder):
             held.set()
             done.wait(10)
 
-    with holding(folder):
+    with held_in_turn(folder):
         thread = threading.Thread(target=wait)
         thread.start()
         assert not held.wait(0.2)

@@ -13,15 +13,14 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 
-from heedful.data.atomic import flush_folder
-from heedful.data.lock import held
+from heedful.data import atomic
+from heedful.data.atomic import flush_folder, held
 from heedful.errors import CheckpointError, ConfigError, DataError, DeviceError
 from heedful.model.checkpoint import load_model
 from heedful.translate import engine as engines
 from heedful.translate.ctranslate2_engine import CTranslate2Engine
 from heedful.translate.engine import Request, Sampling, SearchOptions
 from heedful.translate.export import cache
-from heedful.translate.export import new_folder as export
 from heedful.translate.export.cache import cached_ctranslate2
 from heedful.translate.export.ctranslate2 import num_positions
 from heedful.translate.opening import AutoEngine, open_engine
@@ -236,7 +235,7 @@ def test_a_full_disk_under_the_model_does_not_matter(tmp_path: Path, monkeypatch
             raise OSError(28, "No space left on device")
         flush_folder(folder)
 
-    monkeypatch.setattr(export, "flush_folder", fill)
+    monkeypatch.setattr(atomic, "flush_folder", fill)
     made = cached_ctranslate2(model)
     assert (made / "model.bin").exists()
     assert [path.name for path in (model / ".cache").iterdir()] == [".lock"]

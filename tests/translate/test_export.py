@@ -11,11 +11,11 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from heedful.data.atomic import explained, new_folder
 from heedful.errors import CheckpointError, ConfigError, DeviceError
 from heedful.model.checkpoint import LoadedModel, load_model
 from heedful.translate.export.ctranslate2 import make_spec, write_ctranslate2
 from heedful.translate.export.marian import write_huggingface
-from heedful.translate.export.new_folder import new_folder
 from tests.small_models import small_model
 
 CPU = torch.device("cpu")
@@ -79,7 +79,7 @@ def test_an_empty_folder_is_filled(model: LoadedModel, tmp_path: Path) -> None:
 
 def test_an_export_that_fails_leaves_nothing(tmp_path: Path) -> None:
     def fail() -> None:
-        with new_folder(tmp_path / "out") as folder:
+        with explained(tmp_path / "out", CheckpointError), new_folder(tmp_path / "out") as folder:
             (folder / "half").write_text("")
             raise OSError(28, "No space left on device")
 

@@ -26,10 +26,10 @@ def export(model: Path, form: str, output: Path, quantize: str | None) -> None:
     """Write a model for CTranslate2, or for Hugging Face's MarianMTModel and MarianTokenizer."""
     import torch
 
+    from heedful.data.atomic import refuse_full
     from heedful.model.checkpoint import load_model
     from heedful.translate.export.ctranslate2 import write_ctranslate2
     from heedful.translate.export.marian import write_huggingface
-    from heedful.translate.export.new_folder import refuse_full
 
     if form == "huggingface" and quantize is not None:
         raise click.UsageError("--quantize goes with --to ctranslate2")

@@ -2,17 +2,17 @@
 
 `train.en`, `train.de`, `valid.*` and `test.*`; for the test set also `test.alignments` (Pharaoh: `0-0 1-2`, source word
 and target word, counted from 0) and `test.links.jsonl` (`{"source": [["verb", 2, 1], …], "target": […]}`: kind, word,
-head); for pairs into German `pronouns.tsv` (source, right target, wrong target). Every file is written under another
-name and renamed when all are complete, so that there are never half files. Knows nothing of sentences.
+head); for pairs into German `pronouns.tsv` (source, right target, wrong target). The files take their names
+when all are complete. This module knows nothing of sentences.
 """
 
 import json
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TextIO
 
-from heedful.data.atomic import clear_unfinished, unfinished
+from heedful.data.atomic import explained, new_files
 from heedful.data.grammar.corpus import (
     WRITERS,
     Example,
@@ -44,7 +44,7 @@ def write_corpus(
     }
     if cases:
         contents["pronouns.tsv"] = (f"{case.source}\t{case.right}\t{case.wrong}" for case in cases)
-    with _all_or_nothing(directory, [*(f"train.{language}" for language in languages), *contents]) as files:
+    with _opened(directory, [*(f"train.{language}" for language in languages), *contents]) as files:
         _write_training(files, languages, seed=seed, train_pairs=train_pairs)
         for name, lines in contents.items():
             files[name].writelines(f"{line}\n" for line in lines)
@@ -81,29 +81,19 @@ def _link(link: Link) -> list[str | int]:
 
 
 @contextmanager
-def _all_or_nothing(directory: Path, names: list[str]) -> Iterator[dict[str, TextIO]]:
-    """Open files under temporary names; rename all when the block ends, remove all when it fails."""
+def _opened(directory: Path, names: list[str]) -> Iterator[dict[str, TextIO]]:
+    """Files to write to; they take their names when all are complete."""
+    _refuse_other_things(directory, names)
+    with explained(directory, DataError):
+        directory.mkdir(parents=True, exist_ok=True)
+        with new_files([directory / name for name in names]) as temporary, ExitStack() as stack:
+            opened = (path.open("w", encoding="utf-8", newline="\n") for path in temporary)
+            yield {name: stack.enter_context(file) for name, file in zip(names, opened, strict=True)}
+
+
+def _refuse_other_things(directory: Path, names: list[str]) -> None:
     if directory.exists() and not directory.is_dir():
         raise DataError(f"{directory}: is a file, and a corpus is a folder; name another with -o")
     for name in names:
         if (directory / name).is_dir():
             raise DataError(f"{directory / name} is a directory; a file of the corpus is to have that name")
-    temporary = {name: unfinished(directory / name) for name in names}
-    files: dict[str, TextIO] = {}
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        for name, path in temporary.items():
-            files[name] = path.open("w", encoding="utf-8", newline="\n")
-        yield files
-        for file in files.values():
-            file.close()
-        for name, path in temporary.items():
-            path.replace(directory / name)
-            clear_unfinished(directory / name)
-    except OSError as error:
-        raise DataError(f"cannot write the corpus to {directory}: {error.strerror}") from error
-    finally:
-        for name, file in files.items():
-            with suppress(OSError):  # where the disk is full, what is left in a buffer does not fit either
-                file.close()
-            temporary[name].unlink(missing_ok=True)

@@ -19,6 +19,7 @@ import torch
 
 from heedful.config.settings import Config, to_toml
 from heedful.data import language_id
+from heedful.data.atomic import explained, held_in_turn, replaced_folder
 from heedful.data.corpus import read_pairs
 from heedful.data.metrics import run_metrics
 from heedful.data.run_folder import (
@@ -33,6 +34,7 @@ from heedful.data.run_folder import (
     cut_metrics,
     has_begun,
     locked,
+    tidy_run,
     write_config,
 )
 from heedful.data.shards import Shards, made_from, open_shards
@@ -41,7 +43,6 @@ from heedful.errors import CheckpointError, counted
 from heedful.model import checkpoint
 from heedful.model.device import choose_device, explained_out_of_memory
 from heedful.model.transformer import Transformer
-from heedful.score.card import holding
 from heedful.score.model_card import base_of, card_in, write_start, write_training_card
 from heedful.score.provenance import commit
 from heedful.score.run_history import keep_base
@@ -155,7 +156,7 @@ def _say_nothing(text: str) -> None:
 def _clean_up(order: Order, made: Plan) -> None:
     """Take away what a killed start left half done; what a run that has begun says of itself stays as it is."""
     run = order.run
-    checkpoint.remove_unfinished(run)
+    tidy_run(run)
     card_in(run / MODEL)  # one that cannot be read would not be replaced: better said now than in the end
     if not has_begun(run):
         if not _is_config_of(run, made.config):
@@ -349,7 +350,7 @@ def _finish(trainer: Trainer, run: Path, say: Callable[[str], None]) -> None:
         paths = checkpoint.weights_to_average(run, last=train_config.average_last, every=train_config.checkpoint_steps)
         names = ", ".join(path.parent.name for path in paths)
         say(f"averaging {len(paths)} of at most {train_config.average_last} checkpoints: {names}")
-    with holding(model), checkpoint.writing_whole(model) as folder:
+    with held_in_turn(model), explained(model, CheckpointError), replaced_folder(model) as folder:
         checkpoint.write_model(folder, checkpoint.average(paths), config, run / TOKENIZER)
         _fit_language_id(run, config, folder)
         write_training_card(folder, run, trainer, paths)

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import torch
 
-from heedful.data.lock import held
+from heedful.data.atomic import held, remove, tidy
 from heedful.errors import CheckpointError
 from heedful.model.checkpoint import LoadedModel, ModelFiles, find_model, load_config, load_model, weights_digest
 from heedful.translate.export.ctranslate2 import CTRANSLATE2, write_ctranslate2
@@ -71,7 +71,7 @@ def _digest(files: ModelFiles) -> str:
 
 @contextmanager
 def _held_or_temporary(cache: Path) -> Iterator[Path]:
-    """The cache, which no other process writes to within this context; or a folder for this process alone."""
+    """The cache, held against other processes; or a folder for this process alone."""
     with ExitStack() as stack:
         try:
             cache.mkdir(exist_ok=True)
@@ -88,8 +88,9 @@ def _temporary() -> Path:
 
 
 def _remove_others(folder: Path) -> None:
-    """Older ones of its kind, and what a killed process had begun to write; we hold the place."""
+    """Remove older exports of its kind, and what a killed process had begun to write; we hold the place."""
     kind = folder.name.rpartition("-")[0]
-    for other in (*folder.parent.glob(f"{kind}-*"), *folder.parent.glob(".*.writing")):
+    tidy(folder.parent)
+    for other in folder.parent.glob(f"{kind}-*"):
         if other != folder:
-            shutil.rmtree(other, ignore_errors=True)
+            remove(other)

@@ -18,15 +18,15 @@ from torch import Tensor, nn
 from heedful.config.capabilities import NUMBERS, Capabilities, one_of, share_of_d_model
 from heedful.config.extras import install_line
 from heedful.config.settings import ModelConfig
+from heedful.data.atomic import explained, new_folder
 from heedful.data.tokenizer import Tokenizer
-from heedful.errors import ConfigError, DeviceError
+from heedful.errors import CheckpointError, ConfigError, DeviceError
 from heedful.model.attention import MultiHeadAttention
 from heedful.model.checkpoint import LoadedModel
 from heedful.model.embedding import LearnedPositions, SinusoidalPositions, sinusoids
 from heedful.model.feed_forward import FeedForward
 from heedful.model.layers import LAYER_NORM_EPS, AddAndNorm, DecoderLayer, EncoderLayer
 from heedful.model.transformer import Transformer
-from heedful.translate.export.new_folder import new_folder
 
 MAX_POSITIONS = 1024
 QUANTIZATIONS = ("float32", "int8")
@@ -60,7 +60,7 @@ def write_ctranslate2(loaded: LoadedModel, folder: Path, *, quantize: str = "flo
     if quantize not in QUANTIZATIONS:
         raise ConfigError(f"quantize = {quantize!r} is unknown; choose one of {', '.join(QUANTIZATIONS)}")
     spec = make_spec(loaded.model, loaded.tokenizer)
-    with new_folder(folder) as temporary:
+    with explained(folder, CheckpointError), new_folder(folder) as temporary:
         spec.optimize(quantization=None if quantize == "float32" else quantize)
         spec.save(str(temporary))
         for name in ("source.spm", "target.spm"):

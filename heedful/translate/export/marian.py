@@ -21,13 +21,14 @@ from torch import Tensor, nn
 
 from heedful.config.capabilities import NUMBERS, Capabilities, one_of, share_of_d_model
 from heedful.config.settings import DecodeConfig, ModelConfig
+from heedful.data.atomic import explained, new_folder
 from heedful.data.tokenizer import Tokenizer
+from heedful.errors import CheckpointError
 from heedful.model.attention import MultiHeadAttention
 from heedful.model.checkpoint import LoadedModel, write_tensors
 from heedful.model.feed_forward import FeedForward
 from heedful.model.layers import AddAndNorm
 from heedful.model.transformer import Transformer
-from heedful.translate.export.new_folder import new_folder
 
 MAX_POSITIONS = 1024
 PAD, PAD_BIAS = "<pad>", -1e9
@@ -46,7 +47,7 @@ def write_huggingface(loaded: LoadedModel, folder: Path) -> None:
         "vocab.json": _vocabulary(tokenizer),
         "tokenizer_config.json": _tokenizer_config(loaded),
     }
-    with new_folder(folder) as temporary:
+    with explained(folder, CheckpointError), new_folder(folder) as temporary:
         write_tensors(temporary / "model.safetensors", marian_state_dict(loaded.model), {"format": "pt"})
         for name in ("source.spm", "target.spm"):
             (temporary / name).write_bytes(tokenizer.model)
