@@ -20,11 +20,11 @@ import torch
 from torch import Tensor
 
 from heedful.data.shards import Shards
+from heedful.data.splitmix import GOLDEN_GAMMA, mixed, shifted
 from heedful.fast.cuda.tiles import StaticShape
 from heedful.model.packed import Packed, fill_pairs, num_pair_numbers, pack_source, pack_target, shift_right
 
 Numbers: TypeAlias = npt.NDArray[np.int64]
-Words64: TypeAlias = npt.NDArray[np.uint64]
 T = TypeVar("T")
 B = TypeVar("B")
 
@@ -93,19 +93,12 @@ def most_sentences(rows: int) -> int:
     return max(1, rows // 4)
 
 
-def _mix(words: Words64) -> Words64:
-    """The finalizer of splitmix64: every bit of the input moves every bit of the output."""
-    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return words ^ (words >> np.uint64(31))
-
-
 def derived_seed(*numbers: int) -> int:
     """One 63-bit seed from several numbers, such as (seed, step, micro-batch); neighbours get unrelated ones."""
-    word = np.zeros(1, dtype=np.uint64)
+    word = np.zeros(1, dtype=np.int64)
     for number in numbers:
-        word = _mix(word + np.uint64(number) + np.uint64(0x9E3779B97F4A7C15))
-    return int(word[0] >> np.uint64(1))
+        word = mixed(word + number + GOLDEN_GAMMA)
+    return int(shifted(word, 1)[0])
 
 
 def shuffled(numbers: Numbers, size: int, seed: int) -> Numbers:
@@ -114,19 +107,19 @@ def shuffled(numbers: Numbers, size: int, seed: int) -> Numbers:
     A Feistel network permutes the next power of four; what falls outside is sent through again until it is inside.
     """
     half_bits = max(1, ((size - 1).bit_length() + 1) // 2)
-    keys = [np.uint64(derived_seed(seed, r)) for r in range(FEISTEL_ROUNDS)]
-    words = _feistel(numbers.astype(np.uint64), half_bits, keys)
+    keys = [derived_seed(seed, r) for r in range(FEISTEL_ROUNDS)]
+    words = _feistel(numbers, half_bits, keys)
     while (outside := words >= size).any():
         words[outside] = _feistel(words[outside], half_bits, keys)
-    return words.astype(np.int64)
+    return words
 
 
-def _feistel(words: Words64, half_bits: int, keys: list[np.uint64]) -> Words64:
-    shift, low = np.uint64(half_bits), np.uint64((1 << half_bits) - 1)
-    left, right = words >> shift, words & low
+def _feistel(words: Numbers, half_bits: int, keys: list[int]) -> Numbers:
+    low = (1 << half_bits) - 1
+    left, right = words >> half_bits, words & low
     for key in keys:
-        left, right = right, left ^ (_mix(right + key) & low)
-    return (left << shift) | right
+        left, right = right, left ^ (mixed(right + key) & low)
+    return (left << half_bits) | right
 
 
 def pair_stream(num_pairs: int, seed: int, num_encodings: int = 1) -> Iterator[Numbers]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from heedful.data.splitmix import mixed, shifted
 from heedful.translate.search import (
     FREE,
     Beams,
@@ -55,7 +56,7 @@ class SampleRule:
 
     def stream(self, index_N: Tensor) -> Tensor:
         """From (seed, index of the sentence)."""
-        return _mixed(_mixed(torch.full_like(index_N, self.seed)) + index_N)
+        return mixed(mixed(torch.full_like(index_N, self.seed)) + index_N)
 
     def advance(self, beams: Beams, logits_RV: Tensor) -> tuple[Beams, BeamStep]:
         """One draw, or the likeliest token, for every live hypothesis."""
@@ -102,22 +103,10 @@ def greedy_rule(*, alpha: float = 0.6, eos_id: int = 0) -> SampleRule:
     return SampleRule(temperature=0.0, alpha=alpha, eos_id=eos_id)
 
 
-def _mixed(x: Tensor) -> Tensor:
-    """A bijection of 64-bit integers without pattern (the last part of SplitMix64)."""
-    x = (x ^ _shifted(x, 30)) * -0x40A7B892E31B1A47
-    x = (x ^ _shifted(x, 27)) * -0x6B2FB644ECCEEE15
-    return x ^ _shifted(x, 31)
-
-
-def _shifted(x: Tensor, by: int) -> Tensor:
-    """x >> by, with zeros coming in from the left."""
-    return (x >> by) & ((1 << (64 - by)) - 1)
-
-
 def _uniform(stream_N: Tensor, position_N: Tensor, width: int) -> Tensor:
     """A number from [0, 1) for each place of each sentence, at its position."""
     counter_NW = (position_N[:, None] << 20) + torch.arange(width, device=position_N.device)
-    return _shifted(_mixed(stream_N[:, None] + _mixed(counter_NW + 1)), 40) / 2**24
+    return shifted(mixed(stream_N[:, None] + mixed(counter_NW + 1)), 40) / 2**24
 
 
 def greedy_search(
