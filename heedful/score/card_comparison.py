@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 from msgspec import Struct
 
+from heedful.config.cooldown import cooldown
 from heedful.config.settings import TEXT_FILES, Config, Layer, to_layer
 from heedful.data.corpus import uncompressed
 from heedful.score.card import Card, Evaluation, Training
@@ -21,7 +22,6 @@ from heedful.score.card_tables import Rows, Section, base, codes, machines, prec
 from heedful.score.evaluation import Report
 from heedful.score.seed_significance import MIN_SEEDS, SeedComparison, compare_seeds
 from heedful.score.significance import BLEU, CHRF, Comparison, paired_bootstrap, unpack
-from heedful.train.schedule import cooldown
 
 Form: TypeAlias = Literal["text", "md"]
 Over: TypeAlias = Literal["sentences", "seeds"]  # what a difference is tested over

@@ -1,6 +1,7 @@
 """The card of a model folder, when its training ends, and when it has none yet.
 
-What an older card says of the training, and its scores, are kept as long as the weights are the same, bit for bit.
+What an older card says of the training, and its scores, are kept as long as the weights are the same, bit for bit. Of
+a running training it knows the facts that it is told.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from dataclasses import asdict
 from pathlib import Path
 
 import msgspec
+from msgspec import Struct
 
 from heedful import __version__
-from heedful.config.settings import named_files
+from heedful.config.settings import Config, named_files
 from heedful.data.encoding import Encoding
 from heedful.data.run_folder import MODEL, TOKENIZER, TRAINING_DATA, VALIDATION_DATA
 from heedful.data.shards import is_current, open_shards
@@ -26,7 +28,6 @@ from heedful.score.card import CARD, Card, Corpus, Training, copy_translations, 
 from heedful.score.card_tables import to_markdown
 from heedful.score.provenance import machine, now
 from heedful.score.run_history import Base, Place, Start, TrainingPart, begin, read_base, read_starts, training_parts
-from heedful.train.trainer import Progress, Trainer
 
 
 def new_card(files: ModelFiles, name: str = "") -> Card:
@@ -63,10 +64,19 @@ def base_of(files: ModelFiles) -> Base:
     return Base(card.name, card.weights_sha256)
 
 
-def write_start(run: Path, name: str, trainer: Trainer, commit: str) -> None:
-    """Write down that a run begins, or goes on, here and now: by the code of this commit and for the card."""
-    here = machine(trainer.device.type, processes=trainer.world.size)
-    place = _place(trainer.progress)
+class RunFacts(Struct, frozen=True, kw_only=True):
+    """What a card has to be told of a training: settings, how far it is, and what it computes with."""
+
+    config: Config
+    place: Place
+    precision: str
+    device: str  # its type, such as cuda
+    num_processes: int
+
+
+def write_start(run: Path, name: str, facts: RunFacts, commit: str) -> None:
+    """Record for the card that a run begins or goes on, here and now, with the code of this commit."""
+    train = facts.config.train
     begin(
         run,
         Start(
@@ -74,21 +84,17 @@ def write_start(run: Path, name: str, trainer: Trainer, commit: str) -> None:
             date=now(),
             version=__version__,
             commit=commit,
-            machine=here,
-            precision=trainer.precision,
-            place=place,
-            planned_steps=trainer.config.train.steps,
-            cooldown_steps=trainer.config.train.cooldown_steps,
+            machine=machine(facts.device, processes=facts.num_processes),
+            precision=facts.precision,
+            place=facts.place,
+            planned_steps=train.steps,
+            cooldown_steps=train.cooldown_steps,
         ),
     )
 
 
-def _place(progress: Progress) -> Place:
-    return Place(progress.step, progress.target_tokens, progress.seconds)
-
-
-def write_training_card(folder: Path, run: Path, trainer: Trainer, averaged: Sequence[Path]) -> None:
-    """The card of the model that a run has come to, into a folder that is to become the run's `model/`."""
+def write_training_card(folder: Path, run: Path, facts: RunFacts, averaged_steps: Sequence[int]) -> None:
+    """Write the card of the model that a run has come to, into a folder that is to become the run's `model/`."""
     starts, before = read_starts(run), card_in(run / MODEL)
     names = [start.name for start in starts if start.name] or [run.absolute().name]
     card = new_card(find_model(folder), names[-1])
@@ -99,13 +105,13 @@ def write_training_card(folder: Path, run: Path, trainer: Trainer, averaged: Seq
     if kept and kept.training:
         card = msgspec.structs.replace(card, name=kept.name, training=kept.training)
     else:
-        card = msgspec.structs.replace(card, training=_training(run, trainer, averaged, starts))
+        card = msgspec.structs.replace(card, training=_training(run, facts, averaged_steps, starts))
     write_card(folder, card, to_markdown(card))
 
 
-def _training(run: Path, trainer: Trainer, averaged: Sequence[Path], starts: Sequence[Start]) -> Training:
-    config, progress, tokenizer = trainer.config, trainer.progress, Tokenizer.load(run / TOKENIZER)
-    data, done = config.data, training_parts(starts, _place(progress))
+def _training(run: Path, facts: RunFacts, averaged_steps: Sequence[int], starts: Sequence[Start]) -> Training:
+    config, place, tokenizer = facts.config, facts.place, Tokenizer.load(run / TOKENIZER)
+    data, done = config.data, training_parts(starts, place)
     last = done[-1] if done else starts[-1]
     return Training(
         date=now(),
@@ -116,12 +122,12 @@ def _training(run: Path, trainer: Trainer, averaged: Sequence[Path], starts: Seq
         shares=done,
         base=read_base(run),
         seed=config.train.seed,
-        steps=progress.step,
-        target_tokens=progress.target_tokens,
-        seconds=progress.seconds,
-        tokens_per_second=progress.target_tokens / max(progress.seconds, 1e-9),
-        gpu_hours=_gpu_hours(done, progress.step),
-        averaged_steps=tuple(int(path.parent.name.removeprefix("step-")) for path in averaged),
+        steps=place.step,
+        target_tokens=place.target_tokens,
+        seconds=place.seconds,
+        tokens_per_second=place.target_tokens / max(place.seconds, 1e-9),
+        gpu_hours=_gpu_hours(done, place.step),
+        averaged_steps=tuple(averaged_steps),
         training=_corpus(run / TRAINING_DATA, data.source, data.target, Encoding.for_training(config, tokenizer)),
         validation=(
             _corpus(

@@ -11,11 +11,12 @@ from click.testing import CliRunner
 
 import heedful
 from heedful.cli.main import commands
+from heedful.config.cooldown import cooldown
 from heedful.config.recipe import OURS, by_author, read_recipe
 from heedful.config.settings import Config, Layer, setting
 from heedful.train.run.pipeline import run_training
 from heedful.train.run.planning import Order, plan
-from heedful.train.schedule import cooldown, learning_rate
+from heedful.train.schedule import learning_rate
 
 RECIPE = OURS / "multi30k-en-de-cpu.toml"  # 8,000 steps, a warm-up of 1,000, a cooldown of 2,500
 SMALL: Layer = {

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from heedful.config.cooldown import cooldown
 from heedful.config.settings import PRESETS, Config, preset, resolve
 from heedful.data.shards import Counts, Shards, Side
 from heedful.data.tokenizer import Tokenizer
 from heedful.train.cautions import cautions, cautions_at_start, cautions_of_new_weights
-from heedful.train.schedule import cooldown
 from tests.small_models import TEXT
 
 

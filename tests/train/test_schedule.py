@@ -2,7 +2,8 @@
 
 import pytest
 
-from heedful.train.schedule import cooldown, learning_rate
+from heedful.config.cooldown import cooldown
+from heedful.train.schedule import learning_rate
 
 
 def rate(step: int) -> float:

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from heedful.config.cooldown import cooldown
 from heedful.config.settings import Config, to_toml
 from heedful.data import language_id
 from heedful.data.atomic import explained, held_in_turn, replaced_folder
@@ -43,9 +44,9 @@ from heedful.errors import CheckpointError, counted
 from heedful.model import checkpoint
 from heedful.model.device import choose_device, explained_out_of_memory
 from heedful.model.transformer import Transformer
-from heedful.score.model_card import base_of, card_in, write_start, write_training_card
+from heedful.score.model_card import RunFacts, base_of, card_in, write_start, write_training_card
 from heedful.score.provenance import commit
-from heedful.score.run_history import keep_base
+from heedful.score.run_history import Place, keep_base
 from heedful.train.batching import derived_seed
 from heedful.train.loop import (
     EndRecord,
@@ -62,7 +63,6 @@ from heedful.train.processes import World, check_micro_batches, process_group, w
 from heedful.train.run.interruption import Interrupted, Interruption, is_launched
 from heedful.train.run.planning import Order, plan, warnings
 from heedful.train.run.preparing import has_its_text, make_shards, make_tokenizer, paths
-from heedful.train.schedule import cooldown
 from heedful.train.trainer import Progress, Trainer, deterministic_algorithms
 from heedful.train.validation import make_validate
 from heedful.translate.export.cache import keep_cache
@@ -114,7 +114,7 @@ def run_training(
         with explained_out_of_memory(f"{WEIGHTS_TOO_LARGE} (now {device})"):
             trainer = _trainer(order, made.config, tokenizer, device=device, world=world, say=say_first)
         if world.is_first:
-            write_start(order.run, order.name, trainer, code)
+            write_start(order.run, order.name, _facts(trainer), code)
         validate = make_validate(valid, tokenizer, made.config, stop=stop) if valid else None
         return _train(trainer, shards, order, validate=validate, stop=stop, on_record=on_record, say=say_first)
 
@@ -353,8 +353,21 @@ def _finish(trainer: Trainer, run: Path, say: Callable[[str], None]) -> None:
     with held_in_turn(model), explained(model, CheckpointError), replaced_folder(model) as folder:
         checkpoint.write_model(folder, checkpoint.average(paths), config, run / TOKENIZER)
         _fit_language_id(run, config, folder)
-        write_training_card(folder, run, trainer, paths)
+        steps = [int(path.parent.name.removeprefix("step-")) for path in paths]
+        write_training_card(folder, run, _facts(trainer), steps)
         keep_cache(model, folder)
+
+
+def _facts(trainer: Trainer) -> RunFacts:
+    """What the run's card has to be told."""
+    progress = trainer.progress
+    return RunFacts(
+        config=trainer.config,
+        place=Place(progress.step, progress.target_tokens, progress.seconds),
+        precision=trainer.precision,
+        device=trainer.device.type,
+        num_processes=trainer.world.size,
+    )
 
 
 def _fit_language_id(run: Path, config: Config, folder: Path) -> None:
