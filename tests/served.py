@@ -12,7 +12,7 @@ from starlette.applications import Starlette
 
 from heedful.config.settings import resolve
 from heedful.data.tokenizer import Tokenizer
-from heedful.serve.process import configured, listen
+from heedful.serve.server import configured, listen
 from heedful.translate.engine import Computing, Hypothesis, Request, SearchOptions
 from heedful.translate.translation import Translator
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from heedful.serve.incoming import Parameters
 from heedful.serve.limits import RefusalError
+from heedful.serve.parameters import Parameters
 from heedful.translate.documents.paragraphs import Division
 
 DIVISIONS: dict[str, Division] = {"0": "lines", "1": "lines and sentences", "nonewlines": "sentences"}

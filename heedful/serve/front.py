@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from starlette.requests import Request
 
-from heedful.serve.incoming import Parameters, parameters
 from heedful.serve.limits import Keys, Limits, RateLimit, RefusalError
+from heedful.serve.parameters import Parameters, read_parameters
 from heedful.serve.prometheus import Metrics
 from heedful.serve.service import Service
 
@@ -28,7 +28,7 @@ class Front:
 
     async def admitted(self, request: Request) -> Parameters:
         """The parameters of a request that has the right key and has not come too often."""
-        given = await parameters(request, self.limits)
+        given = await read_parameters(request, self.limits)
         host, key = f"host {request.client.host if request.client else ''}", _key(request, given)
         try:
             self.keys.check(key)

@@ -9,12 +9,12 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from heedful.serve.disconnection import while_connected
 from heedful.serve.extra_parameters import division, refuse_unsupported
-from heedful.serve.front import Front, front_of
-from heedful.serve.incoming import while_connected
+from heedful.serve.front import front_of
 from heedful.serve.language_names import language_name
 from heedful.serve.limits import RefusalError
-from heedful.serve.service import AUTO, Answer, Service
+from heedful.serve.service import AUTO, Answer
 
 OF_DEEPL = {"tag_handling": ()}  # here `format` says it
 FRONTEND_TIMEOUT = 500  # milliseconds that a page waits for the next key
@@ -80,12 +80,8 @@ async def health(request: Request) -> Response:
 async def frontend_settings(request: Request) -> Response:
     """GET /frontend/settings."""
     front = front_of(request)
-    return JSONResponse(_settings(front, front.service))
-
-
-def _settings(front: Front, service: Service) -> dict[str, Any]:
-    target = service.default.target
-    return {
+    target = front.service.default.target
+    settings = {
         "charLimit": front.limits.characters,
         "frontendTimeout": FRONTEND_TIMEOUT,
         "apiKeys": bool(front.keys),
@@ -98,6 +94,7 @@ def _settings(front: Front, service: Service) -> dict[str, Any]:
             "target": {"code": target, "name": language_name(target)},
         },
     }
+    return JSONResponse(settings)
 
 
 ROUTES = [

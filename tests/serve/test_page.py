@@ -88,7 +88,7 @@ def translator() -> Translator:
 
 @pytest.fixture(scope="module")
 def server(translator: Translator) -> Iterator[str]:
-    from heedful.serve.server import create_app
+    from heedful.serve.app import create_app
     from tests.served import serving
 
     with serving(create_app([translator])) as url:
@@ -174,7 +174,7 @@ class WithoutPrefix:
 
 
 def test_it_works_in_a_folder_of_a_proxy(page: Any, translator: Translator) -> None:
-    from heedful.serve.server import create_app
+    from heedful.serve.app import create_app
     from tests.served import serving
 
     app = create_app([translator])
@@ -480,7 +480,7 @@ def test_the_counter_counts_what_is_there(page: Any, server: str) -> None:
 
 
 def test_another_source_language_brings_a_target_that_it_has(page: Any, translator: Translator) -> None:
-    from heedful.serve.server import create_app
+    from heedful.serve.app import create_app
     from tests.served import serving
 
     with serving(create_app([translator, taught_translator("ko", "fr")])) as url:
@@ -712,7 +712,7 @@ def test_copying_within_a_sentence_copies_all(page: Any, server: str) -> None:
 
 
 def test_swapping_within_a_sentence_takes_all_along(page: Any, translator: Translator) -> None:
-    from heedful.serve.server import create_app
+    from heedful.serve.app import create_app
     from tests.served import serving
 
     with serving(create_app([translator, taught_translator("de", "en", (TEXT[1], TEXT[0]))])) as url:
@@ -823,7 +823,7 @@ def test_what_will_not_pass_is_not_offered_again(unwatched: Any, server: str) ->
 
 
 def test_a_server_with_keys_is_asked_for_with_one(translator: Translator, browser: Any) -> None:
-    from heedful.serve.server import create_app
+    from heedful.serve.app import create_app
     from tests.served import serving
 
     with serving(create_app([translator], keys=["sesame"])) as url:
@@ -883,8 +883,8 @@ def test_what_the_server_refuses_is_told_in_korean(
 
 def held_up() -> list[RefusalError]:
     """What a server refuses that is locked, asked too often, busy, or on its way out."""
+    from heedful.serve.app import SHUTTING_DOWN
     from heedful.serve.limits import Keys, RateLimit, RefusalError
-    from heedful.serve.server import SHUTTING_DOWN
 
     rate = RateLimit(1)
     rate.check("one")
@@ -929,7 +929,7 @@ ARABIC = "لم يعبر الحيوان الطريق، لأنه كان متعبا
 @pytest.fixture(scope="module")
 def from_the_right() -> Iterator[str]:
     """Arabic into Hebrew."""
-    from heedful.serve.server import create_app
+    from heedful.serve.app import create_app
     from tests.served import serving
 
     with serving(create_app([taught_translator("ar", "he", (ARABIC, HEBREW))])) as url:
@@ -964,7 +964,7 @@ JAPANESE = "動物は疲れていたので 道を渡らなかった。"
 
 
 def test_a_language_without_spaces_stands_in_its_pieces(page: Any) -> None:
-    from heedful.serve.server import create_app
+    from heedful.serve.app import create_app
     from tests.served import serving
 
     into_japanese = taught_translator("zh", "ja", (CHINESE, JAPANESE))
@@ -1005,7 +1005,7 @@ def test_the_calculation_is_worked_through_for_every_alternative(page: Any, serv
 
 def test_curves_grow_while_the_training_goes_on(page: Any, translator: Translator, tmp_path: Path) -> None:
     from heedful.data.run_folder import append_metrics
-    from heedful.serve.server import create_app
+    from heedful.serve.app import create_app
     from tests.served import serving
 
     run = tmp_path / "run"

@@ -22,13 +22,13 @@ from starlette.testclient import TestClient
 
 from heedful.config.settings import resolve
 from heedful.data import language_id
-from heedful.serve import deepl, inside
+from heedful.serve import deepl, page_api
 from heedful.serve import service as served
+from heedful.serve.app import PATHS, create_app
 from heedful.serve.front import _key
-from heedful.serve.incoming import Parameters
 from heedful.serve.limits import Limits, RateLimit, RefusalError
+from heedful.serve.parameters import Parameters
 from heedful.serve.queue import BatchQueue
-from heedful.serve.server import PATHS, create_app
 from heedful.serve.service import Service, load_pairs
 from heedful.translate.alignment import Aligner
 from heedful.translate.torch_engine import TorchEngine
@@ -694,7 +694,7 @@ def test_what_the_first_html_needs_is_loaded_behind_the_start(run: Path, monkeyp
     monkeypatch.setattr(Aligner, "load", load)
     app = create_app([run], device="cpu", engine="torch")
     with TestClient(app) as client:
-        asyncio.run(inside.prepare(app.state.front))
+        asyncio.run(page_api.prepare(app.state.front))
         assert loaded == [run]
         translate(client, q="the <b>cat</b>", format="html")
     assert loaded == [run]
@@ -791,10 +791,10 @@ def test_the_model_can_be_looked_into(real: TestClient) -> None:
     [([1, 0], [1, 0]), (["1", "0"], [1, 0]), ([], None), ([None], None), ([""], None)],
 )
 def test_layers_are_numbers_or_their_digits(given: list[Any], layers: list[int] | None) -> None:
-    assert inside.chosen_layers(Parameters({"layers": given})) == layers
+    assert page_api.chosen_layers(Parameters({"layers": given})) == layers
     for wrong in ("x", "-1", "1.0", "9" * 10, True, 1.0):
         with pytest.raises(RefusalError, match="layers must be whole numbers"):
-            inside.chosen_layers(Parameters({"layers": [*given, wrong]}))
+            page_api.chosen_layers(Parameters({"layers": [*given, wrong]}))
 
 
 def test_a_model_without_its_run_has_no_curves(client: TestClient) -> None:

@@ -22,12 +22,14 @@ from typing import Any
 
 import pytest
 
+from heedful.cli.main import main
 from heedful.config.settings import resolve
 from heedful.data.run_folder import append_metrics, cut_metrics
+from heedful.serve import page_api
+from heedful.serve.app import create_app
 from heedful.serve.limits import Limits
-from heedful.serve.process import configured, end_busy_process
 from heedful.serve.queue import BatchQueue, QueueClosedError, QueueFullError, _Job
-from heedful.serve.server import create_app
+from heedful.serve.server import configured, end_busy_process
 from tests import ROOT
 from tests.model.test_checkpoint import run_with_model
 from tests.served import TOKENIZER, serving, shouting
@@ -468,7 +470,8 @@ def test_an_idle_connection_is_kept_longer_than_a_proxy_does() -> None:
     app.state.front.service.close()
 
 
-def test_the_curves_of_a_running_training_come_as_events(run: Path) -> None:
+def test_the_curves_of_a_running_training_come_as_events(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page_api, "POLL", 0.01)
     head = b"GET /api/run/metrics HTTP/1.1\r\nHost: x\r\nAccept: text/event-stream\r\n\r\n"
 
     async def work(address: tuple[str, int]) -> None:
@@ -656,13 +659,14 @@ def test_on_sigterm_what_is_in_flight_is_answered_and_the_rest_refused(run: Path
             assert status == 200
             assert answer["translatedText"].count("\n") == 249
 
-    with server_process("-m", run, "--engine", "torch") as (process, address):
+    without_stdout = "exec >&-"
+    with server_process("-m", run, "--engine", "torch", shell=without_stdout) as (process, address):
         assert address[0] == "127.0.0.1", "unless told"
         in_loop(lambda: work(process, address))
         assert process.wait(timeout=LONG) == 0
 
 
-def test_a_second_ctrl_c_leaves_at_once(run: Path) -> None:
+def test_a_second_ctrl_c_ends_the_server_at_once(run: Path) -> None:
     async def work(process: subprocess.Popen[str], address: tuple[str, int]) -> None:
         _, writer = await asyncio.open_connection(*address)
         writer.write(request_bytes("the cat")[:-1])  # who is still sending is waited for
@@ -681,20 +685,16 @@ def test_a_second_ctrl_c_leaves_at_once(run: Path) -> None:
         assert process.stderr.read() == ""
 
 
-def test_a_server_needs_no_stdout(run: Path) -> None:
-    with server_process("-m", run, "--engine", "torch", shell="exec >&-") as (process, address):
-        assert asyncio.run(post(address, "the cat"))[0] == 200
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=LONG) == 0
-
-
-def test_an_address_in_use_is_one_line(run: Path) -> None:
+def test_an_address_in_use_is_one_line(
+    run: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        command = [sys.executable, "-m", "heedful", "serve", "-m", str(run), "--port", str(taken.getsockname()[1])]
-        ended = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=2 * LONG, check=False)
-    assert ended.returncode == 2
-    assert ended.stderr.count("\n") == 1
-    assert "--port" in ended.stderr
+        monkeypatch.setattr(sys, "argv", ["heedful", "serve", "-m", str(run), "--port", str(taken.getsockname()[1])])
+        with pytest.raises(SystemExit) as ended:
+            main()
+    assert ended.value.code == 2
+    (said,) = capfd.readouterr().err.splitlines()
+    assert "--port" in said
 
 
 def test_without_its_libraries_the_command_says_what_to_install(monkeypatch: pytest.MonkeyPatch, run: Path) -> None:

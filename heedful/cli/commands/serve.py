@@ -61,9 +61,9 @@ def serve(
         name = "--api-key" if keys else KEYS
         raise click.UsageError(f"{name} is empty; give a key, or leave it out altogether to let everybody in")
     _check_libraries()
+    from heedful.serve.app import create_app
     from heedful.serve.limits import Limits
-    from heedful.serve.process import listen, run
-    from heedful.serve.server import create_app
+    from heedful.serve.server import listen, run
 
     limits = Limits(
         body=body_limit,

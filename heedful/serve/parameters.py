@@ -1,13 +1,11 @@
-"""What comes in: parameters from JSON, form or query string, whichever a client uses; and whether it is still there."""
+"""The parameters of a request, from JSON, a form or the query string, whichever a client uses."""
 
 from __future__ import annotations
 
-import asyncio
 import codecs
 import logging
-from collections.abc import Coroutine
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import parse_qs
 
 import msgspec
@@ -15,14 +13,13 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import Message, Receive
 
+from heedful.serve.disconnection import CLIENT_GONE
 from heedful.serve.limits import Limits, RefusalError
 
-Result = TypeVar("Result")
 URLENCODED, MULTIPART = "application/x-www-form-urlencoded", "multipart/form-data"
 MOST_FIELDS = 1000
 # What it warns of are clients' mistakes, with which they could fill the log.
 logging.getLogger("python_multipart").setLevel(logging.ERROR)
-CLIENT_GONE = 499  # nginx's word for it; nobody reads the answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +85,8 @@ class Parameters:
         raise RefusalError(400, f"Invalid request: missing {name} parameter{self.unread}")
 
 
-async def parameters(request: Request, limits: Limits) -> Parameters:
-    """Of the query string, and over them those of the body."""
+async def read_parameters(request: Request, limits: Limits) -> Parameters:
+    """Those of the query string and of the body, which wins where both give a name."""
     query = _urlencoded(request.scope["query_string"])
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     body = await _body(request, limits)
@@ -177,21 +174,3 @@ def _replay(body: bytes) -> Receive:
         return {"type": "http.request", "body": body, "more_body": False}
 
     return receive
-
-
-async def while_connected(request: Request, work: Coroutine[Any, Any, Result]) -> Result:
-    """The result of the work, which is cancelled if the client leaves before it is there."""
-    task, gone = asyncio.ensure_future(work), asyncio.ensure_future(_disconnected(request))
-    try:
-        await asyncio.wait((task, gone), return_when=asyncio.FIRST_COMPLETED)
-        if not task.done():
-            raise RefusalError(CLIENT_GONE, "the client has left")
-        return task.result()
-    finally:
-        task.cancel()
-        gone.cancel()
-
-
-async def _disconnected(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass

@@ -1,13 +1,12 @@
-"""Ours, under /api/: what the page shows of a translation, of a model and of its training."""
+"""Our own API under /api/: what the page shows of a translation, of a model and of its training."""
 
 from __future__ import annotations
 
 import asyncio
-import importlib
 import logging
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from types import ModuleType
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -19,10 +18,12 @@ from starlette.routing import Route
 from heedful.data.metrics import Tail
 from heedful.data.run_folder import METRICS
 from heedful.errors import CheckpointError, HeedfulError
+from heedful.inspection import trace as inspection
+from heedful.serve.disconnection import while_connected
 from heedful.serve.extra_parameters import division, refuse_unsupported
 from heedful.serve.front import Front, front_of
-from heedful.serve.incoming import Parameters, while_connected
 from heedful.serve.limits import RefusalError
+from heedful.serve.parameters import Parameters
 from heedful.serve.queue import QueueClosedError, QueueFullError
 from heedful.serve.service import AUTO, Pair, Side
 
@@ -33,21 +34,11 @@ POLL, HEARTBEAT = 0.5, 15.0  # seconds
 log = logging.getLogger("uvicorn.error")
 
 
-def _inside() -> ModuleType:
-    """Loaded when it is first asked for: it draws in much that translating does not need."""
-    try:
-        return importlib.import_module("heedful.inspection.trace")
-    except ModuleNotFoundError:
-        raise RefusalError(
-            501, "this server cannot look inside its models: heedful.inspection.trace is missing"
-        ) from None
-
-
 async def prepare(front: Front) -> None:
-    """Make every model ready to be looked into, and to align; one that cannot be says so when it is asked."""
+    """Prepare every model for a look inside and for alignment; one that cannot be says so at the first request."""
     for pair in front.service.pairs.values():
         with suppress(HeedfulError, RefusalError, QueueClosedError):
-            await front.service.look(pair, lambda translator: _inside().prepare(translator))
+            await front.service.look(pair, inspection.prepare)
     with suppress(QueueClosedError, QueueFullError):
         await front.service.prepare_aligning()
 
@@ -76,10 +67,8 @@ async def trace(request: Request) -> Response:
         "hypothesis": given.integer("hypothesis", 0),
     }
     front.limits.check_texts([text, options["prefix"] or "", options["target"] or ""])
-    look = _inside().trace
-    found = await while_connected(
-        request, front.service.look(pair, lambda translator: look(translator, text, **options))
-    )
+    look = partial(inspection.trace, text=text, **options)
+    found = await while_connected(request, front.service.look(pair, look))
     return JSONResponse(found)
 
 
@@ -128,8 +117,8 @@ async def model(request: Request) -> Response:
     """GET /api/model?source=&target=: the card of a model."""
     front = front_of(request)
     pair = _pair(front, await front.admitted(request))
-    sizes = await while_connected(request, front.service.look(pair, _inside().model_card))
-    return JSONResponse(sizes | {"card": await run_in_threadpool(_inside().folder_card, pair.folder)})
+    sizes = await while_connected(request, front.service.look(pair, inspection.model_card))
+    return JSONResponse(sizes | {"card": await run_in_threadpool(inspection.folder_card, pair.folder)})
 
 
 async def positions(request: Request) -> Response:
@@ -141,7 +130,7 @@ async def positions(request: Request) -> Response:
     for name, largest in {"n": LARGEST_TABLE, "d": max(LARGEST_TABLE, default)}.items():
         if not 1 <= sizes[name] <= largest:
             raise RefusalError(400, f"Invalid request: {name} ({sizes[name]}) is not within 1 and {largest}")
-    return JSONResponse(await run_in_threadpool(_inside().positions, sizes["n"], sizes["d"]))
+    return JSONResponse(await run_in_threadpool(inspection.positions, sizes["n"], sizes["d"]))
 
 
 async def run_metrics(request: Request) -> Response:

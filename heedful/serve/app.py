@@ -1,0 +1,220 @@
+"""The application: all routes, and the frame around every answer.
+
+Whatever happens, a client gets JSON with one line that says why, the headers of `HEADERS`, and an answer to its own
+text. Text from clients is never part of HTML here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Collection, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from time import perf_counter
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from heedful.errors import CheckpointError, ConfigError, DataError, DeviceError
+from heedful.inspection.drawing import STATIC
+from heedful.serve import deepl, libretranslate, page_api
+from heedful.serve.disconnection import CLIENT_GONE
+from heedful.serve.front import Front, front_of
+from heedful.serve.limits import Keys, Limits, RateLimit, RefusalError, busy
+from heedful.serve.prometheus import MEDIA_TYPE
+from heedful.serve.queue import BatchQueue, QueueClosedError, QueueFullError
+from heedful.serve.service import Service, load_pairs, num_workers
+from heedful.serve.spec import openapi
+from heedful.translate.translation import Translator
+
+HEADERS = {
+    "Access-Control-Allow-Origin": "*",
+    "Access-Control-Allow-Headers": "Authorization, Content-Type",
+    "Access-Control-Allow-Methods": "GET, POST, OPTIONS",
+    "Access-Control-Expose-Headers": "Retry-After",
+    "Content-Security-Policy": (
+        "default-src 'self'; img-src 'self' data: blob:; object-src 'none'; base-uri 'none'; "
+        "form-action 'self'; frame-ancestors 'none'"
+    ),
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+RAW_HEADERS = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
+SHUTTING_DOWN = "the server is shutting down"
+log = logging.getLogger("uvicorn.error")
+
+
+# ------------------------------------------------------------------------------------------------------------- routes
+
+
+async def metrics(request: Request) -> Response:
+    """GET /metrics."""
+    front = front_of(request)
+    queue, counts = front.service.queue, front.service.queue.counts
+    counters = {
+        "batches_total": counts.batches,
+        "sentences_total": counts.units,
+        "batch_seconds_total": counts.seconds,
+        "queue_refused_total": counts.refused,
+        "cancelled_total": counts.cancelled,
+        "characters_total": front.service.characters,
+    }
+    gauges = {
+        "queue_sentences": queue.waiting,
+        "queue_aligning": front.service.aligning.waiting,
+        "queue_looking": front.service.looking.waiting,
+        "requests_in_flight": front.in_flight,
+    }
+    return PlainTextResponse(front.metrics.text(counters, gauges), media_type=MEDIA_TYPE)
+
+
+async def spec(request: Request) -> Response:
+    """GET /spec."""
+    return JSONResponse(openapi(front_of(request).limits))
+
+
+ROUTES = [
+    *libretranslate.ROUTES,
+    *deepl.ROUTES,
+    *page_api.ROUTES,
+    Route("/metrics", metrics),
+    Route("/spec", spec),
+]
+PATHS = {route.path for route in ROUTES}
+
+
+def create_app(
+    models: Sequence[Path | Translator],
+    *,
+    limits: Limits | None = None,
+    keys: Collection[str] = (),
+    requests_per_minute: int = 0,
+    queue_size: int = 2048,
+    device: str = "auto",
+    engine: str = "auto",
+) -> Starlette:
+    """The application, with its models loaded."""
+    pairs = load_pairs(models, device=device, engine=engine)
+    service = Service(pairs, BatchQueue(max_waiting=queue_size, num_workers=num_workers(pairs)))
+    front = Front(service, limits or Limits(), Keys(keys), RateLimit(requests_per_minute))
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        yield
+        await asyncio.to_thread(service.close)
+
+    app = Starlette(
+        routes=ROUTES, middleware=[Middleware(Frame, front=front)], exception_handlers=HANDLERS, lifespan=lifespan
+    )
+    app.state.front = front
+    if STATIC.is_dir():  # behind the routes, so that a wrong method of theirs stays a 405
+        app.router.default = StaticFiles(directory=STATIC, html=True)
+    return app
+
+
+# ------------------------------------------------------------------------------------------------------------- errors
+
+
+def _error(request: Request, status: int, text: str, headers: dict[str, str] | None = None) -> Response:
+    """In the shape that the route's clients know."""
+    name = "message" if request.url.path.startswith("/v2/") else "error"
+    return JSONResponse({name: text}, status, headers)
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RefusalError)
+    return _error(request, error.status, error.text, error.headers)
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return _error(request, error.status_code, error.detail, dict(error.headers or {}))
+
+
+async def _full(request: Request, error: Exception) -> Response:
+    assert isinstance(error, QueueFullError)
+    return await _refused(request, busy("Slowdown: too many texts are waiting", error.retry_after))
+
+
+async def _closed(request: Request, error: Exception) -> Response:
+    return await _refused(request, busy(SHUTTING_DOWN, 1))
+
+
+async def _users_mistake(request: Request, error: Exception) -> Response:
+    return _error(request, 400, f"Invalid request: {error}")
+
+
+async def _models_mistake(request: Request, error: Exception) -> Response:
+    log.error("%s", error)
+    return _error(request, 500, "the model cannot be used; see the server's log")
+
+
+HANDLERS = {
+    RefusalError: _refused,
+    HTTPException: _http_error,
+    QueueFullError: _full,
+    QueueClosedError: _closed,
+    DataError: _users_mistake,
+    ConfigError: _users_mistake,
+    CheckpointError: _models_mistake,
+    DeviceError: _models_mistake,
+}
+
+
+# ------------------------------------------------------------------------------------------- around every answer
+
+
+class Frame:
+    """Counts requests, answers those that fail or are cut off at the end, and puts the headers on every answer."""
+
+    def __init__(self, app: ASGIApp, front: Front) -> None:
+        self.app, self.front = app, front
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        if scope["type"] != "http":
+            return await self.app(scope, receive, send)
+        begin, sent = perf_counter(), _Sent(send)
+        self.front.in_flight += 1
+        try:
+            await self._answer(scope, receive, sent)
+        except asyncio.CancelledError:  # the process ends, and --drain-seconds are over
+            if not sent.status:
+                headers = {"Retry-After": "1", "Connection": "close"}
+                await _error(Request(scope), 503, SHUTTING_DOWN, headers)(scope, receive, sent)
+        except Exception:
+            log.exception("a request failed")
+            if sent.status:  # half an answer is out: let the connection break
+                raise
+            await _error(Request(scope), 500, "internal error")(scope, receive, sent)
+        finally:
+            self.front.in_flight -= 1
+            route = scope["path"] if scope["path"] in PATHS else "other"
+            self.front.metrics.observe(route, sent.status or CLIENT_GONE, perf_counter() - begin)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["method"] == "OPTIONS":
+            await Response(status_code=204)(scope, receive, send)
+        else:
+            await self.app(scope, receive, send)
+
+
+class _Sent:
+    """Adds the headers to what is sent, and remembers the status."""
+
+    def __init__(self, send: Send) -> None:
+        self.send, self.status = send, 0
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            message["headers"] = [*message.get("headers", ()), *RAW_HEADERS]
+        await self.send(message)
