@@ -19,8 +19,9 @@ from msgspec import Struct
 from benchmarks.command import parser, run
 from heedful.score.card import Card, Evaluation, Training, load_card
 from heedful.score.card_comparison import Row, cell, rows_by_recipe, scored_alike
-from heedful.score.card_tables import codes, machines, markdown_table, precisions, twice
-from heedful.score.evaluation import Report
+from heedful.score.card_tables import codes, machines, precisions, twice
+from heedful.score.report import Report
+from heedful.score.tables import markdown_table
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"

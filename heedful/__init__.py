@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from heedful.api import evaluate_saved, train
     from heedful.errors import CheckpointError, ConfigError, DataError, DeviceError, HeedfulError, TrainingError
     from heedful.score.card import Card, load_card
-    from heedful.score.evaluation import Report, evaluate, evaluate_files, evaluate_model
+    from heedful.score.evaluation import evaluate, evaluate_files, evaluate_model
+    from heedful.score.report import Report
     from heedful.train.loop import CheckpointRecord, EndRecord, PaceRecord, Scores, StepRecord, ValidationRecord
     from heedful.train.run.pipeline import Outcome
     from heedful.translate.alignment import Aligner, pharaoh
@@ -72,7 +73,8 @@ _HOME = {
     "heedful.score.card": ("Card", "load_card"),
     "heedful.translate.engine": ("Sampling", "SearchOptions"),
     "heedful.errors": ("CheckpointError", "ConfigError", "DataError", "DeviceError", "HeedfulError", "TrainingError"),
-    "heedful.score.evaluation": ("Report", "evaluate", "evaluate_files", "evaluate_model"),
+    "heedful.score.evaluation": ("evaluate", "evaluate_files", "evaluate_model"),
+    "heedful.score.report": ("Report",),
     "heedful.train.run.pipeline": ("Outcome",),
     "heedful.train.loop": ("CheckpointRecord", "EndRecord", "PaceRecord", "Scores", "StepRecord", "ValidationRecord"),
     "heedful.translate.translation": ("Translation", "Translator"),

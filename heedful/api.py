@@ -15,8 +15,8 @@ import numpy as np
 from heedful.config.recipe import by_author, read_recipe
 from heedful.config.settings import Layer
 from heedful.errors import ConfigError
-from heedful.score.evaluation import Report
 from heedful.score.model_evaluation import card_place, evaluate_models, keep_on_card
+from heedful.score.report import Report
 from heedful.train.loop import Record
 from heedful.train.run.interruption import Interrupted, Interruption
 from heedful.train.run.pipeline import Outcome, run_training

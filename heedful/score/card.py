@@ -21,8 +21,8 @@ from heedful.data.atomic import explained, write_file, write_files
 from heedful.data.corpus import text_digest, uncompressed
 from heedful.data.run_folder import CONFIG, MODEL
 from heedful.errors import CheckpointError, DataError
-from heedful.score.evaluation import Report
 from heedful.score.provenance import Machine
+from heedful.score.report import Report
 from heedful.score.run_history import STARTS, Base, TrainingPart
 
 CARD, MARKDOWN, EVALUATIONS = "card.json", "card.md", "evaluations"

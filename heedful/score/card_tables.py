@@ -1,28 +1,15 @@
-"""A card in full, as tables; tables as text or Markdown. Several cards side by side: `card_comparison.py`."""
+"""A card in full, as tables. Several cards side by side are shown by `card_comparison.py`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
-
-from msgspec import Struct
 
 from heedful.config.settings import Layer, layer_to_toml
 from heedful.errors import counted
 from heedful.score.card import Card, Corpus, Evaluation, TextFile, Training
-from heedful.score.evaluation import plain_table
+from heedful.score.report import score_rows
 from heedful.score.run_history import TrainingPart
-
-Rows: TypeAlias = list[list[str]]  # the first is the heading
-
-
-class Section(Struct, frozen=True):
-    """A heading with a table under it, or with lines that stand as they are."""
-
-    title: str
-    rows: Rows = []
-    lines: tuple[str, ...] = ()
-
+from heedful.score.tables import Rows, Section, show_markdown, show_text
 
 # ------------------------------------------------------------------------------------------------------------ one card
 
@@ -153,42 +140,13 @@ def _left_out(corpus: Corpus) -> str:
 
 
 def _scores(evaluation: Evaluation) -> Section:
-    report = evaluation.report
-    rows = [["metric", "score", "95 % interval", "signature"]]
-    for score in report.scores:
-        interval = f"{score.interval.mean:.2f} ± {score.interval.margin:.2f}" if score.interval else ""
-        lower = " (lower is better)" if score is report.ter else ""
-        rows.append([score.name + lower, f"{score.value:.2f}", interval, score.signature])
-    if report.perplexity:
-        rows.append(["perplexity per word piece", f"{report.perplexity.per_piece:.3f}", "", ""])
-        if report.perplexity.per_word is not None:
-            rows.append(["perplexity per word", f"{report.perplexity.per_word:.3f}", "", ""])
-    if report.contrastive_accuracy is not None and evaluation.contrast:
-        cases = f"{counted(evaluation.contrast.lines or 0, 'case')} of {evaluation.contrast.name}"
-        rows.append(["contrastive accuracy", f"{report.contrastive_accuracy:.1%}", "", cases])
+    report, contrast = evaluation.report, evaluation.contrast
+    cases = f"{counted(contrast.lines or 0, 'case')} of {contrast.name}" if contrast else ""
     how = f"{evaluation.search}, {evaluation.seconds:,.1f} s, {code(evaluation)}; {evaluation.machine.describe()}"
-    rows.append(["translated", counted(report.num_lines, "line"), "", how])
-    rows.append(["test set, SHA-256", "", "", evaluation.sha256])
-    rows += [["note", "", "", remark] for remark in report.remarks]
+    rows = [
+        *score_rows(report, cases),
+        ["translated", counted(report.num_lines, "line"), "", how],
+        ["test set, SHA-256", "", "", evaluation.sha256],
+        *(["note", "", "", remark] for remark in report.remarks),
+    ]
     return Section(f"Scores on {evaluation.name}", rows)
-
-
-# ------------------------------------------------------------------------------------------------------- text, Markdown
-
-
-def show_text(section: Section) -> str:
-    """A section as people read it on a terminal."""
-    body = section.lines or plain_table([row for row in section.rows if any(row)])
-    return "\n".join([section.title, *(f"  {line}" for line in body)])
-
-
-def show_markdown(section: Section) -> str:
-    """A section as people read it in a repository."""
-    body = [*markdown_table(section.rows)] if section.rows else ["```toml", *section.lines, "```"]
-    return "\n".join([f"## {section.title}", "", *body])
-
-
-def markdown_table(rows: Rows) -> list[str]:
-    """A table with its heading."""
-    heading, *rest = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
-    return [heading, "|" + "---|" * len(rows[0]), *rest]

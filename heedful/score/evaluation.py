@@ -14,21 +14,17 @@ from os import PathLike
 from pathlib import Path
 from typing import Protocol
 
-import msgspec
-from msgspec import Struct
-
 from heedful.data.corpus import language_of, read_lines, refuse_tsv
 from heedful.data.languages import base_language, is_code
 from heedful.data.lines import STDIN, input_lines
 from heedful.errors import DataError, counted
 from heedful.score.paper_bleu import has_paper_bleu, has_tokenised_bleu, lowercased_tokenised_bleu, paper_bleu
+from heedful.score.report import Perplexity, Report
 from heedful.score.scores import (
-    ENOUGH_LINES,
     MAX_RESAMPLED_LINES,
     NUM_RESAMPLES,
     Bleu,
     References,
-    Score,
     TokenizerChoice,
     bleu,
     choose_tokenizer,
@@ -36,69 +32,6 @@ from heedful.score.scores import (
     language_of_letters,
     ter,
 )
-
-
-class Perplexity(Struct, frozen=True):
-    """exp of the mean negative log-likelihood: per word piece as in the paper, and per word where words were counted.
-
-    Only the latter can be compared between models with different vocabularies.
-    """
-
-    per_piece: float
-    num_pieces: int
-    per_word: float | None = None
-    num_words: int | None = None
-
-
-class Report(Struct, frozen=True, kw_only=True):
-    """The scores of one set of lines. sacreBLEU's are `bleu`, `chrf` and `ter`; the other kinds of BLEU stand apart."""
-
-    num_lines: int
-    num_references: int
-    language: str
-    tokenizer: TokenizerChoice
-    bleu: Bleu
-    chrf: Score
-    ter: Score
-    paper_bleu: Bleu | None = None  # German and French
-    lowercased_tokenised: Bleu | None = None  # where words stand between spaces
-    perplexity: Perplexity | None = None
-    contrastive_accuracy: float | None = None  # a share: 1.0 is every pair right
-    notes: tuple[str, ...] = ()
-
-    def to_json(self) -> str:
-        """All fields, for programs; `report_from_json` reads it back."""
-        return msgspec.json.format(msgspec.json.encode(self), indent=2).decode()
-
-    def to_text(self) -> str:
-        """A table for people."""
-        return "\n".join([*_heading(self), "", *_score_table(self), "", *_bleu_table(self), "", *_remarks(self)])
-
-    @property
-    def remarks(self) -> list[str]:
-        """What to know before believing the figures: the notes, and that lines are few, or short."""
-        remarks = list(self.notes)
-        if self.bleu.precisions[0] and not self.bleu.precisions[3]:  # where 4-grams could match, smoothing leaves some
-            remarks.append("no hypothesis has 4 tokens, so there are no 4-grams, and BLEU is 0 however good they are")
-        if self.num_lines < ENOUGH_LINES:
-            lines = counted(self.num_lines, "line")
-            remarks.append(f"{lines}: of fewer than {ENOUGH_LINES} the intervals are too narrow")
-        return remarks
-
-    @property
-    def bleus(self) -> list[Bleu]:
-        """Every kind of BLEU in this report, sacreBLEU's first."""
-        return [score for score in (self.bleu, self.paper_bleu, self.lowercased_tokenised) if score is not None]
-
-    @property
-    def scores(self) -> list[Score]:
-        """Every score, sacreBLEU's three first."""
-        return [self.bleu, self.chrf, self.ter, *self.bleus[1:]]
-
-
-def report_from_json(text: str | bytes) -> Report:
-    """The report that `Report.to_json` wrote."""
-    return msgspec.json.decode(text, type=Report)
 
 
 class _Translation(Protocol):
@@ -310,55 +243,3 @@ def _is_no_nfc(line: str) -> bool:
 
 def _count(lines: Sequence[str], holds: Callable[[str], bool]) -> int:
     return sum(map(holds, lines))
-
-
-def _heading(report: Report) -> list[str]:
-    lines, references = counted(report.num_lines, "line"), counted(report.num_references, "reference")
-    return [f"{lines}, {references}, target language {report.language or 'not known'}"]
-
-
-def _score_table(report: Report) -> list[str]:
-    rows = [
-        [
-            score.name + (" (lower is better)" if score is report.ter else ""),
-            f"{score.value:.2f}",
-            f"{score.interval.mean:.2f} ± {score.interval.margin:.2f}" if score.interval else "",
-            score.signature,
-        ]
-        for score in report.scores
-    ]
-    return plain_table([["metric", "score", "95 % interval", "signature"], *rows])
-
-
-def _bleu_table(report: Report) -> list[str]:
-    head = ["n-grams found, %", "1", "2", "3", "4", "brevity penalty", "system length", "reference length"]
-    rows = [
-        [
-            score.name,
-            *(f"{precision:.1f}" for precision in score.precisions),
-            f"{score.brevity_penalty:.3f}",
-            f"{score.system_length}",
-            f"{score.reference_length}",
-        ]
-        for score in report.bleus
-    ]
-    return plain_table([head, *rows])
-
-
-def _remarks(report: Report) -> list[str]:
-    lines = [f"BLEU's tokenizer is {report.tokenizer.name}: {report.tokenizer.reason}"]
-    if report.perplexity is not None:
-        per_word = report.perplexity.per_word
-        lines.append(
-            f"perplexity {report.perplexity.per_piece:.3f} per word piece"
-            + ("" if per_word is None else f", {per_word:.3f} per word")
-        )
-    if report.contrastive_accuracy is not None:
-        lines.append(f"contrastive accuracy {report.contrastive_accuracy:.1%}")
-    return lines + [f"note: {remark}" for remark in report.remarks]
-
-
-def plain_table(rows: list[list[str]]) -> list[str]:
-    """Columns as wide as their widest cell."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]

@@ -21,9 +21,10 @@ from heedful.errors import CheckpointError, DataError, counted
 from heedful.model.checkpoint import find_model, weights_digest
 from heedful.score.card import Evaluation, TextFile, identify, text_file, write_card, write_translations
 from heedful.score.card_tables import to_markdown
-from heedful.score.evaluation import Perplexity, Report, contrastive_accuracy, evaluate_model, perplexities
+from heedful.score.evaluation import contrastive_accuracy, evaluate_model, perplexities
 from heedful.score.model_card import card_of, new_card
 from heedful.score.provenance import commit, machine, now
+from heedful.score.report import Perplexity, Report
 from heedful.score.scores import MAX_RESAMPLED_LINES
 from heedful.score.significance import packed_counts
 from heedful.translate.translation import Translation, Translator

@@ -46,10 +46,11 @@ from heedful.score.card_comparison import (
     told_apart,
 )
 from heedful.score.card_tables import to_markdown
-from heedful.score.evaluation import Report, evaluate_files, evaluate_model
+from heedful.score.evaluation import evaluate_files, evaluate_model
 from heedful.score.model_card import new_card
 from heedful.score.model_evaluation import contrast_cases, evaluate_models, evaluate_translator, keep_on_card
 from heedful.score.provenance import Machine
+from heedful.score.report import Report
 from heedful.score.run_history import (
     Base,
     Place,
