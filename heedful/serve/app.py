@@ -1,7 +1,7 @@
-"""The application: all routes, and the frame around every answer.
+"""The application: all routes, the errors, and the middleware around every answer.
 
-Whatever happens, a client gets JSON with one line that says why, the headers of `HEADERS`, and an answer to its own
-text. Text from clients is never part of HTML here.
+An error is always JSON with one line that says why. Every answer has the headers of `HEADERS`. Text from clients is
+never put into HTML.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def create_app(
         routes=ROUTES, middleware=[Middleware(Frame, front=front)], exception_handlers=HANDLERS, lifespan=lifespan
     )
     app.state.front = front
-    if STATIC.is_dir():  # behind the routes, so that a wrong method of theirs stays a 405
+    if STATIC.is_dir():  # after the routes, so that a wrong method of a route is still 405
         app.router.default = StaticFiles(directory=STATIC, html=True)
     return app
 
@@ -124,7 +124,7 @@ def create_app(
 
 
 def _error(request: Request, status: int, text: str, headers: dict[str, str] | None = None) -> Response:
-    """In the shape that the route's clients know."""
+    """An error in the form that the clients of this route know."""
     name = "message" if request.url.path.startswith("/v2/") else "error"
     return JSONResponse({name: text}, status, headers)
 
@@ -173,7 +173,7 @@ HANDLERS = {
 
 
 class Frame:
-    """Counts requests, answers those that fail or are cut off at the end, and puts the headers on every answer."""
+    """The middleware: counts requests, answers failed and cancelled ones, and adds the headers to every answer."""
 
     def __init__(self, app: ASGIApp, front: Front) -> None:
         self.app, self.front = app, front
@@ -192,7 +192,7 @@ class Frame:
                 await _error(Request(scope), 503, SHUTTING_DOWN, headers)(scope, receive, sent)
         except Exception:
             log.exception("a request failed")
-            if sent.status:  # half an answer is out: let the connection break
+            if sent.status:  # a part of the answer is sent: uvicorn closes the connection
                 raise
             await _error(Request(scope), 500, "internal error")(scope, receive, sent)
         finally:
@@ -208,7 +208,7 @@ class Frame:
 
 
 class _Sent:
-    """Adds the headers to what is sent, and remembers the status."""
+    """Sends messages, with the headers added, and keeps the status."""
 
     def __init__(self, send: Send) -> None:
         self.send, self.status = send, 0

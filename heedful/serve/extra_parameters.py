@@ -1,7 +1,7 @@
-"""Parameters beside a text and its languages: which work, which are refused by name, and which change nothing.
+"""Parameters besides a text and its languages: which work, which are refused by name, and which are ignored.
 
-What would change the translation and is not supported is refused: a translation without the glossary that was asked for
-looks like one with it. Names that nobody knows are ignored, as DeepL and LibreTranslate do.
+An unsupported parameter that would change the translation is refused, because a client cannot see that its glossary was
+ignored. Unknown names are ignored, as DeepL and LibreTranslate do.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from heedful.translate.documents.paragraphs import Division
 
 DIVISIONS: dict[str, Division] = {"0": "lines", "1": "lines and sentences", "nonewlines": "sentences"}
 NO, YES = ("0", "false"), ("1", "true")
-# What is not supported, and the values that ask for nothing: what happens without them anyway.
+# Unsupported parameters, and the values of each that change nothing.
 UNSUPPORTED: Mapping[str, Collection[str]] = {
     # DeepL's
     "context": (),
@@ -41,7 +41,7 @@ UNSUPPORTED: Mapping[str, Collection[str]] = {
 
 
 def refuse_unsupported(given: Parameters, others: Mapping[str, Collection[str]]) -> None:
-    """Raise for the first parameter that would be ignored though it asks for another translation."""
+    """Refuse the first unsupported parameter that asks for a different translation."""
     for name, harmless in (*UNSUPPORTED.items(), *others.items()):
         for value in map(_plain, given.values.get(name, [])):
             if value and value not in harmless:
@@ -49,7 +49,7 @@ def refuse_unsupported(given: Parameters, others: Mapping[str, Collection[str]])
 
 
 def division(given: Parameters) -> Division | None:
-    """What `split_sentences` says; None: the text's format says it."""
+    """How to divide the text, from `split_sentences`; None: by the default of its format."""
     value = ",".join(map(_plain, given.values.get("split_sentences", [])))
     value = {"false": "0", "true": "1"}.get(value, value)
     if value and value not in DIVISIONS:
@@ -62,5 +62,5 @@ def _not_supported(name: str, value: str) -> str:
 
 
 def _plain(value: Any) -> str:
-    """A value as a form would have it; what says nothing is empty."""
+    """A value as a form would send it; null and empty values become an empty string."""
     return "" if value in (None, [], {}) else str(value).strip().lower()

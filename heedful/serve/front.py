@@ -1,4 +1,4 @@
-"""What every route starts from: the service, and who may use it how much."""
+"""What every route starts from: the service, and the check of a request's key and rate."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SCHEMES = ("bearer", "deepl-auth-key")
 
 @dataclass(slots=True)
 class Front:
-    """The service with its limits, keys and counts."""
+    """The service with its limits, keys and counts; one for each application."""
 
     service: Service
     limits: Limits = field(default_factory=Limits)
@@ -24,7 +24,7 @@ class Front:
     rate: RateLimit = field(default_factory=RateLimit)
     metrics: Metrics = field(default_factory=Metrics)
     in_flight: int = 0
-    draining: bool = False
+    is_stopping: bool = False  # the process ends when the requests in flight are answered
 
     async def admitted(self, request: Request) -> Parameters:
         """The parameters of a request that has the right key and has not come too often."""
@@ -33,7 +33,7 @@ class Front:
         try:
             self.keys.check(key)
         except RefusalError:
-            if key:  # who guesses keys does not guess for ever; who sends none guesses nothing
+            if key:  # wrong keys are limited, so that nobody can guess them; a missing key needs no limit
                 self.rate.check(host)
             raise
         self.rate.check(f"key {key}" if self.keys else host)
@@ -41,7 +41,7 @@ class Front:
 
 
 def _key(request: Request, given: Parameters) -> str:
-    """From the header, as DeepL's clients send it, or from the parameters, as LibreTranslate's do."""
+    """The API key: in the header from DeepL's clients, among the parameters from LibreTranslate's."""
     scheme, _, key = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() in SCHEMES:
         return _decoded(key.strip())
@@ -50,7 +50,7 @@ def _key(request: Request, given: Parameters) -> str:
 
 
 def _decoded(header: str) -> str:
-    """Headers are read as Latin-1, and hardly ever meant so: first they are taken for UTF-8."""
+    """A header in UTF-8, or in Latin-1 where it is not UTF-8; the server reads all headers as Latin-1."""
     try:
         return header.encode("latin-1").decode()
     except UnicodeDecodeError:
@@ -58,7 +58,7 @@ def _decoded(header: str) -> str:
 
 
 def front_of(request: Request) -> Front:
-    """The front that answers this request."""
+    """The front of the application that a request came to."""
     front = request.app.state.front
     assert isinstance(front, Front)
     return front

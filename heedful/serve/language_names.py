@@ -1,4 +1,4 @@
-"""What languages are called in English."""
+"""The English names of languages."""
 
 NAMES = {
     "ar": "Arabic",
@@ -53,5 +53,5 @@ NAMES = {
 
 
 def language_name(code: str) -> str:
-    """The name, or the code where we know none."""
+    """The English name of a language, or its code if we do not know the name."""
     return NAMES.get(code, code)

@@ -1,4 +1,4 @@
-"""What a client may ask for, and how often: limits, API keys, and the refusal that all of them end in."""
+"""What a client may ask for, and how often: limits, API keys, a rate, and the error for a refused request."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class RefusalError(Exception):
 
 
 def busy(text: str, retry_after: int) -> RefusalError:
-    """Try again later."""
+    """The refusal (503) of a request that may succeed later; `retry_after` is in seconds."""
     return RefusalError(503, text, {"Retry-After": str(retry_after)})
 
 
@@ -39,12 +39,12 @@ class Limits:
     connections: int = 900  # at once
 
     def check_body(self, size: int) -> None:
-        """Of a body, or of as much of it as has come."""
+        """Refuse a body of this size, or one of which this much has arrived."""
         if size > self.body:
             raise RefusalError(413, f"Invalid request: the body exceeds the limit of {self.body} bytes")
 
     def check_texts(self, texts: Collection[str]) -> None:
-        """How many, and how long together."""
+        """Refuse too many texts, and too many characters in all of them."""
         if len(texts) > self.batch:
             raise RefusalError(400, f"Invalid request: request ({len(texts)}) exceeds batch limit ({self.batch})")
         size = sum(map(len, texts))
@@ -52,18 +52,18 @@ class Limits:
             raise RefusalError(400, f"Invalid request: request ({size}) exceeds text limit ({self.characters})")
 
     def check_alternatives(self, number: int) -> None:
-        """Beside the best translation."""
+        """Refuse more alternatives, beside the best translation, than the limit."""
         if not 0 <= number <= self.alternatives:
             raise RefusalError(400, f"Invalid request: alternatives ({number}) is not within 0 and {self.alternatives}")
 
     def check_beam(self, beam_size: int) -> None:
-        """Of a search that a client describes."""
+        """Refuse a wider beam than the limit."""
         if not 1 <= beam_size <= self.beam:
             raise RefusalError(400, f"Invalid request: beam_size ({beam_size}) is not within 1 and {self.beam}")
 
 
 class Keys:
-    """The API keys that open the server; with none it is open to all, whatever key they bring."""
+    """The API keys that the server accepts; without any it is open to everybody, and ignores what key they send."""
 
     def __init__(self, keys: Collection[str] = ()) -> None:
         self._digests = [_digest(key) for key in keys]
@@ -72,27 +72,27 @@ class Keys:
         return bool(self._digests)
 
     def check(self, key: str) -> None:
-        """Each key is compared, in a time that says nothing about it."""
+        """Refuse a wrong key; every key is compared, in constant time."""
         matches = [hmac.compare_digest(_digest(key), digest) for digest in self._digests]
         if self._digests and not any(matches):
             raise RefusalError(403, "Invalid API key")
 
 
 def _digest(key: str) -> bytes:
-    """Of equal length for all keys."""
+    """A hash, so that all keys are equally long."""
     return hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()
 
 
 @dataclass(slots=True)
 class RateLimit:
-    """So many requests a minute for each client, all at once or spread; 0: as many as they like."""
+    """At most `per_minute` requests a minute for each client, at once or spread out; 0: no limit."""
 
     per_minute: int = 0
     clock: Callable[[], float] = time.monotonic
     _buckets: OrderedDict[str, tuple[float, float]] = field(default_factory=OrderedDict)  # requests left, and when
 
     def check(self, client: str) -> None:
-        """Count one request of this client."""
+        """Count a request of this client, or refuse it."""
         if not self.per_minute:
             return
         now = self.clock()

@@ -29,7 +29,7 @@ from heedful.serve.service import AUTO, Pair, Side
 
 LARGEST_TABLE = 1024  # positions, and dimensions
 EVENTS = "text/event-stream"
-AT_ONCE = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}  # no proxy keeps events; the latter is for nginx
+AT_ONCE = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}  # no proxy delays events; the second is for nginx
 POLL, HEARTBEAT = 0.5, 15.0  # seconds
 log = logging.getLogger("uvicorn.error")
 
@@ -44,7 +44,7 @@ async def prepare(front: Front) -> None:
 
 
 def _pair(front: Front, given: Parameters, text: str = "") -> Pair:
-    """The pair that is asked for, or the first one."""
+    """The language pair of a request; missing languages are those of the first pair."""
     default, service = front.service.default, front.service
     target = given.text("target", default.target)
     source = given.text("source", default.source)
@@ -86,7 +86,7 @@ async def sentences(request: Request) -> Response:
 
 
 def _side(side: Side) -> dict[str, Any]:
-    """There is one more of the spaces: they stand before, between and behind the sentences."""
+    """A side as JSON; `spaces` are before, between and after the sentences, so that there is one more of them."""
     return {"language": side.language, "sentences": side.document.units, "spaces": side.document.spaces}
 
 
@@ -107,7 +107,7 @@ def chosen_layers(given: Parameters) -> list[int] | None:
 
 
 def _whole(value: Any) -> int | None:
-    """A number, or the digits of one: forms know no numbers."""
+    """A number, or its digits: a form sends all values as text."""
     if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 10:
         return int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
@@ -134,7 +134,7 @@ async def positions(request: Request) -> Response:
 
 
 async def run_metrics(request: Request) -> Response:
-    """GET /api/run/metrics?source=&target=: the curves of the training; as a stream of events to those who ask so."""
+    """GET /api/run/metrics?source=&target=: the curves of the training; as events if the client accepts them."""
     front = front_of(request)
     pair = _pair(front, await front.admitted(request))
     files = [folder / METRICS for folder in _run_folders(pair) if (folder / METRICS).is_file()]
@@ -147,7 +147,7 @@ async def run_metrics(request: Request) -> Response:
 
 
 async def _events(front: Front, tail: Tail) -> AsyncIterator[str]:
-    """Until the server leaves, or the run cannot be read any longer: somebody may have removed it."""
+    """The events of a run, until the server stops or the run can no longer be read; somebody may have removed it."""
     try:
         async for event in _records(front, tail):
             yield event
@@ -156,22 +156,22 @@ async def _events(front: Front, tail: Tail) -> AsyncIterator[str]:
 
 
 async def _records(front: Front, tail: Tail) -> AsyncIterator[str]:
-    """Records as they are written: first all that are there; `anew` where the run went back to a checkpoint."""
+    """Records as they are written, first all existing ones; `anew` if the run went back to a checkpoint."""
     quiet, is_anew = 0.0, True
-    while not front.draining:
+    while not front.is_stopping:
         records = await run_in_threadpool(tail.more)
         is_anew |= tail.is_anew
         if any(records.values()):
             name, is_anew = "anew" if is_anew else "more", False
             yield f"event: {name}\ndata: {msgspec.json.encode(records).decode()}\n\n"
         elif quiet >= HEARTBEAT:
-            yield ": still here\n\n"  # which finds out who has left
+            yield ": still here\n\n"  # sending fails if the client has disconnected
         quiet = 0.0 if any(records.values()) or quiet >= HEARTBEAT else quiet + POLL
         await asyncio.sleep(POLL)
 
 
 def _run_folders(pair: Pair) -> list[Any]:
-    """A run is served by its own name, by its model's, or by a checkpoint's."""
+    """Where the run may be: `-m` names the run itself, its model folder, or one of its checkpoints."""
     if pair.folder is None:
         return []
     folder = pair.folder.resolve()

@@ -18,7 +18,7 @@ from heedful.serve.limits import Limits, RefusalError
 
 URLENCODED, MULTIPART = "application/x-www-form-urlencoded", "multipart/form-data"
 MOST_FIELDS = 1000
-# What it warns of are clients' mistakes, with which they could fill the log.
+# Its warnings are clients' mistakes, which could fill the log.
 logging.getLogger("python_multipart").setLevel(logging.ERROR)
 
 
@@ -26,15 +26,15 @@ logging.getLogger("python_multipart").setLevel(logging.ERROR)
 class Parameters:
     """The values of each name: those of a JSON array, or those that a form or query repeats, or the only one.
 
-    A byte order mark is no part of a text: what was read from a file may begin with one.
+    A byte order mark is removed: text that a client read from a file may begin with one.
     """
 
     values: dict[str, list[Any]]
-    arrays: frozenset[str] = frozenset()  # the names that were JSON arrays
-    unread: str = ""  # why there is a body that says nothing
+    arrays: frozenset[str] = frozenset()  # names whose value was a JSON array
+    unread: str = ""  # why the body was not read, for the error message
 
     def text(self, name: str, default: str | None = None) -> str:
-        """A string; without default it must be there."""
+        """A string; required unless there is a default."""
         self.refuse_repeated(name)
         values = [value for value in self._unmarked(name) if value is not None]
         if not values or values[0] == "":
@@ -53,7 +53,7 @@ class Parameters:
         return values
 
     def number(self, name: str, default: float) -> float:
-        """A finite number, as such or as a string; null is none."""
+        """A finite number, or a string of one; null counts as missing."""
         self.refuse_repeated(name)
         value = next(iter(self.values.get(name, [])), None)
         value = default if value is None else value
@@ -66,7 +66,7 @@ class Parameters:
         return number
 
     def integer(self, name: str, default: int) -> int:
-        """A whole number, as such or as a string."""
+        """A whole number, or a string of one."""
         number = self.number(name, default)
         if number != int(number):
             raise RefusalError(400, f"Invalid request: {name} is not a whole number")
@@ -77,7 +77,7 @@ class Parameters:
         return [value.removeprefix("\ufeff") if isinstance(value, str) else value for value in values]
 
     def refuse_repeated(self, name: str) -> None:
-        """What a form repeats and we take once would be lost."""
+        """Refuse a name that a form repeats: only one of its values would be used."""
         if name not in self.arrays and len(self.values.get(name, [])) > 1:
             raise RefusalError(400, f"Invalid request: {name} is given more than once")
 
@@ -91,7 +91,7 @@ async def read_parameters(request: Request, limits: Limits) -> Parameters:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     body = await _body(request, limits)
     _refuse_encoded(request)
-    if not body:  # whatever kind it would have: many clients name one with every request
+    if not body:  # whatever its Content-Type: many clients send one with every request
         return Parameters(query)
     if kind == "application/json" or kind.endswith("+json"):
         given = _json_object(body)
@@ -99,7 +99,7 @@ async def read_parameters(request: Request, limits: Limits) -> Parameters:
         values = {name: value if isinstance(value, list) else [value] for name, value in given.items()}
         return Parameters(query | values, arrays)
     if kind == URLENCODED:
-        looks_like_json = body.lstrip().startswith(b"{")  # curl -d says that anything is a form
+        looks_like_json = body.lstrip().startswith(b"{")  # curl -d calls every body a form
         return Parameters(query | _urlencoded(body), unread=_why_unread(kind) if looks_like_json else "")
     if kind == MULTIPART:
         return Parameters(query | await _multipart(request, body))

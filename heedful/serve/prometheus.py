@@ -1,4 +1,4 @@
-"""What happened, as Prometheus reads it: counters, a histogram of latencies, and gauges of the moment."""
+"""Metrics in Prometheus' format: counters, a histogram of latencies, and gauges."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class Histogram:
     total: float = 0.0
 
     def observe(self, value: float) -> None:
-        """One more."""
+        """Count a value."""
         self.counts[bisect_left(BOUNDS, value)] += 1
         self.total += value
 
 
 @dataclass(slots=True)
 class Metrics:
-    """The requests of each route; a route is one of ours, or "other", so that nobody can make the list long."""
+    """The requests of each route; unknown paths count as "other", so that clients cannot make the list long."""
 
     requests: Counter[tuple[str, int]] = field(default_factory=Counter)
     seconds: dict[str, Histogram] = field(default_factory=dict)
@@ -38,7 +38,7 @@ class Metrics:
         self.seconds.setdefault(route, Histogram()).observe(seconds)
 
     def text(self, counters: Mapping[str, float], gauges: Mapping[str, float]) -> str:
-        """Prometheus' text format, with these further numbers."""
+        """All metrics as text, with these counters and gauges added."""
         lines = [*self._requests(), *self._seconds()]
         for kind, numbers in (("counter", counters), ("gauge", gauges)):
             for name, value in numbers.items():

@@ -1,10 +1,10 @@
-"""The work of all clients, brought together into batches for a worker thread, which alone touches the models.
+"""The work of all clients, collected into batches for a worker thread, the only one that uses the models.
 
-A job is a list of units (sentences) and the function that solves such units; a unit costs its length. In each round the
-worker takes one unit of each job in turn until the batch is full, so that a long document holds up nobody. Only units
-of jobs with equal keys go into one batch. The queue is bounded: what does not fit in is refused at once. A client that
-leaves takes what is left of its job along. An engine that can work on several batches at once gets several workers. The
-queue knows neither text nor HTTP.
+A job is a list of units (sentences) and the function that solves such units; a unit costs its length. The worker fills
+a batch with one unit of each job in turn, so that a long document delays nobody. Only units of jobs with equal keys go
+into one batch. The queue is bounded: a job that does not fit is refused at once. When a client disconnects, the rest of
+its job is dropped. An engine that can work on several batches at once gets several workers. The queue knows no text and
+no HTTP.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from time import perf_counter
 from typing import Any, TypeAlias, TypeVar
 
 Result = TypeVar("Result")
-# Units → the number and the result of each, in any order; what comes early is told at once.
+# Units → the number and the result of each, in any order; each result is passed on at once.
 Solve: TypeAlias = Callable[[Sequence[Any]], Iterable[tuple[int, Result]]]
 
 LONGEST_RETRY = 60  # seconds
 
 
 class QueueFullError(Exception):
-    """Too much is waiting already; `retry_after` (seconds) is when it should be better."""
+    """Too much is waiting; after `retry_after` seconds there should be room."""
 
     def __init__(self, retry_after: int) -> None:
         super().__init__(f"the queue is full; try again in {retry_after} s")
@@ -36,12 +36,12 @@ class QueueFullError(Exception):
 
 
 class QueueClosedError(Exception):
-    """The server is leaving."""
+    """The server is shutting down."""
 
 
 @dataclass(eq=False, slots=True)
 class _Job:
-    """What one request asks for; `next` is the first unit that no batch has taken yet."""
+    """The work of one request; `next` is the first unit that no batch has taken yet."""
 
     key: Hashable
     solve: Solve[Any]
@@ -57,20 +57,20 @@ class _Job:
         return len(self.units) - self.next
 
     def put(self, place: int, result: Any) -> None:
-        """The result of one unit; with the last one the job is done."""
+        """Store the result of one unit; the last one completes the job."""
         with self.lock:
             self.found[place] = result
             if len(self.found) == len(self.units) and self._is_awaited():
                 self.future.set_result([self.found[n] for n in range(len(self.units))])
 
     def fail(self, error: BaseException) -> None:
-        """There will be no result."""
+        """End the job with an error."""
         with self.lock:
             if self._is_awaited():
                 self.future.set_exception(error)
 
     def _is_awaited(self) -> bool:
-        """Has it neither result nor error yet, and has nobody cancelled it?"""
+        """Whether it has no result, has not failed, and is not cancelled."""
         return not self.future.done() and self.future.set_running_or_notify_cancel()
 
 
@@ -79,21 +79,20 @@ _Batch: TypeAlias = list[tuple[_Job, int]]  # jobs, and which of their units
 
 @dataclass(slots=True)
 class QueueCounts:
-    """What has happened since the start."""
+    """Counts since the start, for /metrics."""
 
     batches: int = 0
     units: int = 0
     refused: int = 0
-    cancelled: int = 0  # jobs whose client left before the last of their units was taken
+    cancelled: int = 0  # jobs whose client disconnected before the last unit was taken
     seconds: float = 0.0  # spent on batches
 
 
 class BatchQueue:
     """Jobs in, results out, in batches across jobs.
 
-    `max_waiting` units may wait, where no job counts for more than an eighth of them: a long document takes turns with
-    the others, so that it need not keep them out. A batch has at most `max_batch` units, and no more than about
-    `max_characters`.
+    `max_waiting` units may wait. A job counts for at most an eighth of them: a long document takes turns with others
+    anyway, so it should not keep them out. A batch has at most `max_batch` units and about `max_characters`.
     """
 
     def __init__(
@@ -102,7 +101,7 @@ class BatchQueue:
         self.max_waiting, self.max_batch, self.max_characters = max_waiting, max_batch, max_characters
         self.counts = QueueCounts()
         self.waiting = 0  # units
-        self._jobs: deque[_Job] = deque()  # those that have waiting units; who comes next stands first
+        self._jobs: deque[_Job] = deque()  # those with waiting units; the first one is next
         self._changed = threading.Condition()
         self._closed = False
         thread = partial(threading.Thread, target=self._work, name="heedful-worker", daemon=True)
@@ -112,16 +111,16 @@ class BatchQueue:
 
     @property
     def is_alive(self) -> bool:
-        """Are all workers there?"""
+        """Whether all workers are running."""
         return all(worker.is_alive() for worker in self._workers)
 
     @property
     def has_workers(self) -> bool:
-        """Is one of them there?"""
+        """Whether a worker is running; after `close` that means that it is still busy with a batch."""
         return any(worker.is_alive() for worker in self._workers)
 
     async def run(self, key: Hashable, solve: Solve[Result], units: Sequence[Sized]) -> list[Result]:
-        """The result of each unit, in order. `solve` may get units of other jobs of an equal key, too."""
+        """The result of each unit, in order. `solve` may also get units of other jobs with an equal key."""
         if not units:
             return []
         job = _Job(key, solve, units)
@@ -132,12 +131,12 @@ class BatchQueue:
             self._leave(job)
 
     async def call(self, function: Callable[[], Result]) -> Result:
-        """Let the worker call this function, by itself, when its turn comes."""
+        """Call a function in the worker, in a batch of its own."""
         (result,) = await self.run(object(), lambda _: [(0, function())], [""])
         return result
 
     def close(self, seconds: float = 10.0) -> None:
-        """Take nothing more, and wait until the worker has done what is there, though not for ever."""
+        """Take no more jobs, and wait for each worker to finish those that are there, for at most `seconds`."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -164,7 +163,7 @@ class BatchQueue:
         return sum(min(most, each.waiting) for each in (*self._jobs, job)) <= self.max_waiting
 
     def _leave(self, job: _Job) -> None:
-        """Nobody waits for this job any longer: its result is there, it failed, or its client has left."""
+        """Remove what is left of a job that nobody waits for any longer."""
         with self._changed:
             if job.waiting and job in self._jobs:
                 self._jobs.remove(job)
@@ -172,7 +171,7 @@ class BatchQueue:
                 self.counts.cancelled += 1
 
     def _retry_after(self) -> int:
-        """How long what is waiting now will take, by the speed so far."""
+        """Seconds that the waiting units will take at the speed so far."""
         pace = self.counts.seconds / self.counts.units if self.counts.units else 0.0
         return min(LONGEST_RETRY, max(1, math.ceil(self.waiting * pace)))
 
@@ -188,16 +187,16 @@ class BatchQueue:
                 self.counts.seconds += perf_counter() - begin
 
     def _next_batch(self) -> _Batch:
-        """Wait for work; an empty batch means that there will be no more."""
+        """Wait for work; an empty batch means that the queue is closed."""
         with self._changed:
             self._changed.wait_for(lambda: self._jobs or self._closed)
             batch = self._take() if self._jobs else []
             if self._jobs:
-                self._changed.notify()  # a job wakes one worker as it comes; what is left is for the next
+                self._changed.notify()  # a new job wakes one worker only; this one wakes the next
             return batch
 
     def _take(self) -> _Batch:
-        """One unit of each job in turn, of the jobs that can go with the first; who had no turn is first next time."""
+        """One unit in turn of each job with the first job's key; jobs that had no turn are first next time."""
         key, batch, characters = self._jobs[0].key, _Batch(), 0
         ring = deque(job for job in self._jobs if job.key == key)
         others = [job for job in self._jobs if job.key != key]
@@ -213,7 +212,7 @@ class BatchQueue:
         return batch
 
     def _solve(self, batch: _Batch) -> None:
-        """Solve a batch; if that fails, what is left of each job by itself: a job fails by its own fault only."""
+        """Solve a batch. If that fails, solve the rest job by job, so that only the job at fault fails."""
         left = dict(enumerate(batch))
         try:
             for number, result in batch[0][0].solve([job.units[place] for job, place in batch]):

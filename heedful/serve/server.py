@@ -43,7 +43,7 @@ class Server(uvicorn.Server):
         """uvicorn's own would raise the signal again at the end, so that the exit code were not 0."""
         if self.should_exit and sig == signal.SIGINT:
             os._exit(128 + sig)  # a normal exit would abort where a thread is inside C++
-        self.front.draining = self.should_exit = True
+        self.front.is_stopping = self.should_exit = True
 
 
 def configured(app: Starlette, drain_seconds: int) -> uvicorn.Config:
