@@ -1,11 +1,11 @@
 """BPE-dropout (Provilkov et al., 2020, arXiv 1910.13267; not in the paper): the same words in other pieces.
 
-Pairs of neighbouring pieces are merged as ever, the most important merge first; but each time every possible merge is
-left out with the probability `dropout`, and when none remains the word is done (their algorithm 1).
+Neighbouring pieces are merged as usual, the most important merge first; but before each merge every possible one is
+dropped with the probability `dropout`, and the word is done when none remains (their algorithm 1).
 
-SentencePiece can draw too, but what it draws differs from process to process. Here a draw follows from the seed, the
-word and the draw's number alone. A word has at most `DRAWS` draws, so that frequent words are not merged anew each
-time. It knows words and pieces; no files, no pairs.
+SentencePiece can draw too, but differently in each process. Here a draw depends on the seed, the word and the number of
+the draw only. A word has at most `DRAWS` draws, so that frequent words are not merged again each time. This module
+knows words and pieces; no files, no pairs.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ import numpy.typing as npt
 from heedful.data.tokenizer import SPACE, Tokenizer, WordNumbers, lengths_of_texts, normalise, take_slices
 
 DRAWS = 32
-NEVER = 2**31  # the rank of what is no piece
+NEVER = 2**31  # the rank of two pieces that do not make a piece
 LONGEST_WORD = 64  # characters; the time grows with the square of them, and longer words are encoded plainly
 _REMEMBERED_WORDS = 2**18  # with their draws up to 250 MB
 
-State: TypeAlias = tuple[list[str], list[int]]  # the pieces of a word, and the rank of each merge of neighbours
+Stage: TypeAlias = tuple[list[str], list[int]]  # the pieces of a word, and the rank of each merge of neighbours
 
 
 class DrawingEncoder:
@@ -44,14 +44,14 @@ class DrawingEncoder:
         self._numbers, self._words = WordNumbers(), list[str]()
         self._ids: npt.NDArray[np.int32] = np.empty(0, np.int32)
         self._starts: npt.NDArray[np.int64] = np.empty(0, np.int64)
-        self._lengths: npt.NDArray[np.int32] = np.empty(0, np.int32)  # −1: not made yet
+        self._lengths: npt.NDArray[np.int32] = np.empty(0, np.int32)  # −1: not drawn yet
 
     def encode(
         self, texts: Sequence[str], bits: np.random.PCG64, *, times: int
     ) -> Iterator[tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]]:
-        """Again and again the ids of all texts in one row, without eos, and the number of ids of each text.
+        """`times` encodings: the ids of all texts in one row, without eos, and the number of ids of each text.
 
-        Random bits say which draw of a word is taken.
+        Random bits choose a draw of each word.
         """
         words_by_text = [normalise(text).split(" ") for text in texts]
         words_W = self._look_up(words_by_text)
@@ -72,7 +72,7 @@ class DrawingEncoder:
         return words_W
 
     def _draw(self, new_D: npt.NDArray[np.int64]) -> None:
-        """Make the draws of these numbers, which are in order."""
+        """Make the draws with these numbers, which are sorted."""
         ids = list(chain.from_iterable(self._draws(w, draws) for w, draws in groupby(new_D.tolist(), word_of)))
         lengths_D = np.fromiter(map(len, ids), np.int32, len(ids))
         self._lengths[new_D] = lengths_D
@@ -84,9 +84,9 @@ class DrawingEncoder:
         word = self._words[number]
         if len(word) > LONGEST_WORD:
             return repeat(self._tokenizer.encode(word), len(list(draws)))
-        road = self._merges.road(word)
+        stages = self._merges.stages(word)
         names = (f"{self._seed} {draw % DRAWS} {word}" for draw in draws)
-        return (self._merges.leave(road, chances(name, dropout=self._dropout)) for name in names)
+        return (self._merges.merge_from(stages, chances(name, dropout=self._dropout)) for name in names)
 
 
 def word_of(draw: int) -> int:
@@ -95,7 +95,7 @@ def word_of(draw: int) -> int:
 
 
 def chances(name: str, *, dropout: float) -> Iterator[bool]:
-    """Whether a merge is possible, again and again: numbers of 16 bits that follow from the name."""
+    """An endless stream that says whether the next merge is possible: 16-bit numbers that depend on the name."""
     threshold = round(dropout * 2**16)
     for block in count():
         digest = hashlib.shake_128(f"{block} {name}".encode()).digest(64)
@@ -103,7 +103,7 @@ def chances(name: str, *, dropout: float) -> Iterator[bool]:
 
 
 class Merges:
-    """What byte-pair encoding does to a word, by the vocabulary of a tokenizer: early pieces are important ones."""
+    """Byte-pair encoding of a word with a tokenizer's vocabulary: earlier pieces are more important."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         pieces = tokenizer.pieces(range(tokenizer.vocab_size))
@@ -111,35 +111,35 @@ class Merges:
         self._byte_ids = [pieces.index(f"<0x{byte:02X}>") for byte in range(256)]
 
     def merge(self, word: str, chances: Iterator[bool]) -> list[int]:
-        """The ids of the word's pieces; when a merge is thought of, the next chance says whether it is possible."""
+        """The ids of the word's pieces; each merge that is tried takes the next chance."""
         pieces, ranks = self._begin(word)
         while (place := _best_merge(ranks, chances)) is not None:
             self._merge_at(place, pieces, ranks)
         return self._ids_of(pieces)
 
-    def road(self, word: str) -> list[State]:
-        """The word before each of its plain merges, and after the last one."""
+    def stages(self, word: str) -> list[Stage]:
+        """The word before each merge without dropout, and after the last one."""
         pieces, ranks = self._begin(word)
-        states = [(pieces.copy(), ranks.copy())]
+        stages = [(pieces.copy(), ranks.copy())]
         while (place := _best_merge(ranks, repeat(True))) is not None:
             self._merge_at(place, pieces, ranks)
-            states.append((pieces.copy(), ranks.copy()))
-        return states
+            stages.append((pieces.copy(), ranks.copy()))
+        return stages
 
-    def leave(self, road: list[State], chances: Iterator[bool]) -> list[int]:
-        """What `merge` gives: it goes the plain road as long as the chances allow, so that this need not be gone."""
-        *before, last = road
-        state = next((state for state in before if not next(chances)), None)
-        if state is None:
+    def merge_from(self, stages: list[Stage], chances: Iterator[bool]) -> list[int]:
+        """The result of `merge`, from the precomputed merges up to the first dropped one."""
+        *before, last = stages
+        stage = next((stage for stage in before if not next(chances)), None)
+        if stage is None:
             return self._ids_of(last[0])
-        pieces, ranks = state[0].copy(), state[1].copy()
+        pieces, ranks = stage[0].copy(), stage[1].copy()
         place = _second_merge(ranks, chances)
         while place is not None:
             self._merge_at(place, pieces, ranks)
             place = _best_merge(ranks, chances)
         return self._ids_of(pieces)
 
-    def _begin(self, word: str) -> State:
+    def _begin(self, word: str) -> Stage:
         pieces = [SPACE, *word] if word else []
         return pieces, [self._ids.get(left + right, NEVER) for left, right in pairwise(pieces)]
 
@@ -150,7 +150,7 @@ class Merges:
             ranks[left] = self._ids.get(pieces[left] + pieces[left + 1], NEVER)
 
     def _ids_of(self, pieces: list[str]) -> list[int]:
-        """A character that the vocabulary lacks is spelled in bytes."""
+        """The ids of the pieces; a character that the vocabulary lacks is spelled in bytes."""
         ids: list[int] = []
         for piece in pieces:
             number = self._ids.get(piece)
@@ -159,7 +159,7 @@ class Merges:
 
 
 def _best_merge(ranks: list[int], chances: Iterator[bool]) -> int | None:
-    """The place of the most important merge that is possible; others need not be thought of."""
+    """The place of the most important possible merge; less important ones take no chance."""
     first = min(ranks, default=NEVER)
     if first == NEVER:
         return None
@@ -167,6 +167,6 @@ def _best_merge(ranks: list[int], chances: Iterator[bool]) -> int | None:
 
 
 def _second_merge(ranks: list[int], chances: Iterator[bool]) -> int | None:
-    """The same where the most important merge is known to be impossible."""
+    """The same when the most important merge has already been dropped."""
     _, *others = sorted((rank, place) for place, rank in enumerate(ranks) if rank != NEVER)
     return next((place for _, place in others if next(chances)), None)

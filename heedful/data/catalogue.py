@@ -1,9 +1,9 @@
 """The public data sets that `heedful fetch` knows: where their files are, how to check them, what text is in them.
 
-A digest stands here only where somebody has published it: those of the WMT training archives are TensorFlow
-Datasets', those of the test sets sacreBLEU's. Where it says none, the first download is trusted and remembered
-(`fetch.py`). `same_as` is the SHA-256 of a text that our own figures were made with: a text that differs is reported,
-and kept. It knows no network and no files.
+Only published digests are listed: those of the WMT training archives come from TensorFlow Datasets, those of the test
+sets from sacreBLEU. Without a digest the first download is trusted and remembered (`fetch.py`). `same_as` is the
+SHA-256 of the text that our own figures were made with: a text that differs is reported, and kept. This module knows
+no network and no files.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ class Download(Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """What it is called on disk, and below a mirror."""
+        """Its name on disk, and below a mirror."""
         return self.url.rpartition("/")[2]
 
 
 class Piece(Struct, frozen=True):
-    """Where text lies: in a member of an archive, or (without a member) in the file itself; and how it is written."""
+    """Where text is: in a member of an archive or, without a member, in the file itself; and in which format."""
 
     download: str
     member: str = ""
@@ -55,7 +55,7 @@ class Split(Struct, frozen=True, kw_only=True):
 
 
 class DataSet(Struct, frozen=True, kw_only=True):
-    """What one `heedful fetch` brings."""
+    """What one `heedful fetch` downloads and writes."""
 
     name: str
     about: str

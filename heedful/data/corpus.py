@@ -67,7 +67,7 @@ def decode_lines(raw_lines: Iterable[bytes], name: str) -> Iterator[str]:
 
 
 def language_of(path: Path) -> str | None:
-    """The language that a file's name ends in (`train.en`, `corpus.tok.de.xz`), if any."""
+    """The language at the end of a file's name (`train.en`, `corpus.tok.de.xz`), if any."""
     if uncompressed(path).suffix.lower() in SUFFIXES:
         return None
     ending = uncompressed(path).suffix.removeprefix(".")
@@ -81,7 +81,7 @@ def languages_of_tsv(path: Path) -> tuple[str, str] | None:
 
 
 def languages_of(source: Sequence[str], target: Sequence[str]) -> tuple[str, str]:
-    """The languages that the names of aligned files say; empty where they say none."""
+    """The languages in the names of aligned files; empty if they name none."""
     if not target:
         return (languages_of_tsv(Path(source[0])) if source else None) or ("", "")
     return language_of(Path(source[0])) or "", language_of(Path(target[0])) or ""
@@ -93,13 +93,13 @@ def fingerprint(files: Sequence[Path]) -> str:
 
 
 def refuse_pipe(path: Path) -> None:
-    """It would be empty when its text is wanted again."""
+    """Refuse a pipe where the text is read more than once."""
     if path.exists() and not path.is_file() and not path.is_dir():
         raise DataError(f"{path} is not a regular file, and the text must be read more than once; write it to a file")
 
 
 def refuse_other_than_text(path: Path) -> None:
-    """Before any work, refuse what would be refused when it is read; a pipe, which is read once, only by its name."""
+    """Refuse before any work what reading would refuse. A pipe can be read only once, so only its name is looked at."""
     refuse_by_name(path, uncompressed(path))
     if path.is_file():
         with _open(path):
@@ -107,13 +107,13 @@ def refuse_other_than_text(path: Path) -> None:
 
 
 def refuse_tsv(path: Path) -> None:
-    """Where a file must hold one side: both would be taken for a line of it."""
+    """Refuse a TSV where a file must hold one side: its lines would be taken for sentences."""
     if is_tsv(path):
         raise DataError(f"{path}: a .tsv holds source and target; write each to a file of its own (cut -f1, cut -f2)")
 
 
 def text_digest(path: Path) -> tuple[int, str]:
-    """How many lines a file has and the SHA-256 of what is in it, uncompressed: the same for a.en, a.en.gz, a.en.xz."""
+    """The number of lines and the SHA-256 of the uncompressed text: the same for a.en, a.en.gz and a.en.xz."""
     digest, num_lines, last = hashlib.sha256(), 0, b"\n"
     with _open(path) as file:
         while block := file.read(_BLOCK_BYTES):
@@ -128,7 +128,7 @@ def uncompressed(path: Path) -> Path:
 
 
 def refuse_odd_names(names: Iterable[str]) -> None:
-    """What is no UTF-8 can stand neither in config.toml, nor in the name of a safetensors file, nor on a card."""
+    """Refuse names that are not UTF-8: config.toml, safetensors and cards cannot hold them."""
     for name in names:
         try:
             name.encode()
@@ -137,7 +137,7 @@ def refuse_odd_names(names: Iterable[str]) -> None:
 
 
 def is_tsv(path: Path) -> bool:
-    """Does the name say that a file holds both sides?"""
+    """Whether the name says that a file holds both sides."""
     return uncompressed(path).suffix.lower() == ".tsv"
 
 

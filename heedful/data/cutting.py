@@ -1,8 +1,8 @@
 """Text that is too long for a model (`data.max_length`), cut into parts.
 
-It is cut at the ends of its sentences, failing that between words, failing that anywhere. Published scores rest on
-these cuts, so what finds sentences here stays as it is; what divides every line into its sentences is `splitting.py`.
-Nothing here translates.
+It is cut at the ends of sentences, else between words, else anywhere. Published scores depend on these cuts, so the
+rules that find sentences here must not change; `splitting.py` divides ordinary lines into sentences. Nothing here
+translates.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _STOPS, _FULL_STOPS, _CLOSING = ".!?…؟۔।॥։።", "。｡！？။។", '
 
 
 def marks_at_an_end(closing: str) -> re.Pattern[str]:
-    """What may end a sentence, with the quotes and brackets that close after it.
+    """Marks that may end a sentence, with the quotes and brackets that close after them.
 
-    A full stop before a space (or that of Arabic, Urdu, Hindi, Armenian, Amharic), after which `closing` marks close;
-    or its East Asian, Khmer and Burmese brothers before anything, but for what says in Japanese that it was a quote
-    (「…。」と言った). A run of marks is looked at from its first one only: no other could end elsewhere.
+    Either a full stop (or that of Arabic, Urdu, Hindi, Armenian, Amharic) with `closing` marks before a space; or an
+    East Asian, Khmer or Burmese full stop before anything, except before a Japanese word that marks a quotation
+    (「…。」と言った). A run of marks is matched from its first mark only.
     """
     return re.compile(
         rf"""(?<![{_STOPS}])[{_STOPS}]+[{re.escape(closing)}]*(?=\s)"""
@@ -34,28 +34,28 @@ def marks_at_an_end(closing: str) -> re.Pattern[str]:
 
 _END = marks_at_an_end("\"'”’»“)]")
 _WORD_BEFORE_STOP = re.compile(r"(\w+)\.$")
-# A full stop behind these is no end, as far as one can tell (English and German).
+# A full stop after these does not end a sentence (English and German).
 _ABBREVIATIONS = re.compile(
     "abs|art|bspw|bzw|ca|dr|etc|evtl|fr|ggf|hr|inc|inkl|jr|mio|mr|mrd|mrs|ms|nr|prof|sr|st|str|usw|vgl|vs"
 )
 
 
 class Part(NamedTuple):
-    """A part of a line as the model gets it, and what stands between its translation and the one before it."""
+    """A part of a line as the model gets it, and the text between its translation and the one before."""
 
     ids: list[int]
     glue: str
 
 
 class Cutter:
-    """Cuts what is too long for a model: into sentences; a sentence into halves, and these into halves again."""
+    """Cuts text that is too long: into sentences, and a sentence into halves until they are short enough."""
 
     def __init__(self, tokenizer: Tokenizer, max_length: int, language: str = "") -> None:
         self.tokenizer, self.max_length = tokenizer, max_length
         self.has_spaces = has_spaces(language)
 
     def parts(self, text: str, ids: list[int]) -> tuple[Part, ...]:
-        """A text, whose ids these are, as the model gets it: in one part if it is not too long; in none if blank."""
+        """The parts of a text, given its ids: one if it is short enough, none if it is blank."""
         if not ids or not text.strip():
             return ()
         if len(ids) <= self.max_length:
@@ -77,14 +77,14 @@ class Cutter:
 
 
 def at_sentence_ends(text: str) -> list[str]:
-    """A text that is too long, cut at the ends of its sentences. In doubt two stay together."""
+    """A text cut at the ends of its sentences. In doubt two sentences stay together."""
     cuts = [match.end() for match in _END.finditer(text) if _is_end(text, match)]
     parts = [text[begin:end].strip() for begin, end in zip([0, *cuts], [*cuts, len(text)], strict=True)]
     return [part for part in parts if part]
 
 
 def _is_end(text: str, match: re.Match[str]) -> bool:
-    """Not where the text goes on in small letters, nor behind an initial, an ordinal or an abbreviation."""
+    """No sentence ends before a small letter, or after an initial, an ordinal or an abbreviation."""
     if text[match.end() : match.end() + 40].lstrip()[:1].islower():
         return False
     before = _WORD_BEFORE_STOP.search(text[max(0, match.end() - 40) : match.end()])
@@ -97,12 +97,12 @@ def _is_end(text: str, match: re.Match[str]) -> bool:
 
 
 def _middle(text: str) -> int:
-    """The middle, but not before an accent, or a vowel that is written upon its letter."""
+    """The middle of a text, but not before a combining mark."""
     places = range(len(text) // 2, len(text))
     return next((place for place in places if not unicodedata.category(text[place]).startswith("M")), len(text) // 2)
 
 
 def _nearest_space(text: str) -> int:
-    """The white space next to the middle, or 0."""
+    """The white space nearest to the middle; 0 if there is none."""
     spaces = [match.start() for match in re.finditer(r"\s", text)]
     return min(spaces, key=lambda place: abs(place - len(text) // 2), default=0)

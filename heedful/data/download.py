@@ -1,7 +1,7 @@
-"""A URL → a file, whole or not at all; what a broken download left is gone on with (HTTP's Range).
+"""A URL → a file, whole or not at all; a broken download is resumed (HTTP's Range).
 
-Beside what is there of a file (`NAME.part`) lies what its server called it (`NAME.part.json`: URL, and ETag or date).
-Only a file that is still called so is gone on with; without such a name it is fetched anew.
+Beside the part that has arrived (`NAME.part`) lies its version (`NAME.part.json`: URL, and ETag or date). A download is
+resumed only if the server still has that version; otherwise it starts again.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from heedful import __version__
 TIMEOUT_SECONDS = 60
 BLOCK_BYTES = 2**20
 SAY_EVERY = 100 * 2**20
-# http.client's errors are what a server that breaks off causes, a ValueError one that leads to what is no URL.
+# A server that breaks off causes an error of http.client, and a redirection to something other than a URL a ValueError.
 NO_NETWORK = (urllib.error.URLError, http.client.HTTPException, OSError, ValueError)
 
 Say: TypeAlias = Callable[[str], None]
 
 
 def download_to(path: Path, url: str, say: Say) -> None:
-    """Fetch a file under another name, and give it its own when it is whole."""
+    """Fetch a file as `NAME.part`, and rename it when it is complete."""
     part = path.with_name(f"{path.name}.part")
     _continue(url, part, say)
     part.replace(path)
@@ -37,7 +37,7 @@ def download_to(path: Path, url: str, say: Say) -> None:
 
 
 class _Named(Struct, frozen=True):
-    """What a server called the file that a part is of: HTTP's validator, its strong ETag or else its date."""
+    """The version that a part belongs to: HTTP's validator, a strong ETag or else a date."""
 
     url: str
     validator: str
@@ -48,7 +48,7 @@ def _name_file(part: Path) -> Path:
 
 
 def _begun(url: str, part: Path) -> tuple[int, str]:
-    """How much is there that can be gone on with, and of what; (0, "") where nothing is."""
+    """How many bytes can be kept, and of which version; (0, "") if none."""
     try:
         named, size = msgspec.json.decode(_name_file(part).read_bytes(), type=_Named), part.stat().st_size
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
@@ -57,7 +57,7 @@ def _begun(url: str, part: Path) -> tuple[int, str]:
 
 
 def _remember_name(url: str, part: Path, answer: http.client.HTTPResponse) -> None:
-    """Before anything is written: without a name, what is there cannot be gone on with."""
+    """Record the version before anything is written; without one the download cannot be resumed."""
     tag = answer.headers.get("ETag", "")
     validator = tag if tag.startswith('"') else answer.headers.get("Last-Modified", "")
     _forget(part)
@@ -71,7 +71,7 @@ def _forget(part: Path) -> None:
 
 
 def _continue(url: str, part: Path, say: Say) -> None:
-    """Ask for what is missing of the same file; a server that has another, or cannot give a part, gives the whole."""
+    """Ask for the missing part; a server with another version, or without ranges, sends the whole file."""
     begun, validator = _begun(url, part)
     headers = {"User-Agent": f"heedful/{__version__}"}
     headers |= {"Range": f"bytes={begun}-", "If-Range": validator} if begun else {}
@@ -80,7 +80,7 @@ def _continue(url: str, part: Path, say: Say) -> None:
         answer = urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS)
     except urllib.error.HTTPError as error:
         error.close()
-        if error.code != 416 or not begun:  # 416: there is nothing behind what we have
+        if error.code != 416 or not begun:  # 416: nothing comes after what we have
             raise
         if _total(error.headers.get("Content-Range")) != begun:
             _forget(part)
@@ -100,13 +100,13 @@ def _continue(url: str, part: Path, say: Say) -> None:
 
 
 def _first(content_range: str | None) -> int | None:
-    """Where the part begins that `Content-Range: bytes 200-999/1234` is of."""
+    """The first byte in `Content-Range: bytes 200-999/1234`."""
     found = re.match(r"bytes (\d+)-", content_range or "")
     return int(found[1]) if found else None
 
 
 def _total(content_range: str | None) -> int | None:
-    """The size behind the slash of `Content-Range: bytes */1234`, or of one with a part before it."""
+    """The size after the slash in `Content-Range: bytes */1234` or `bytes 200-999/1234`."""
     found = re.fullmatch(r"bytes .*/(\d+)", content_range or "")
     return int(found[1]) if found else None
 
@@ -124,12 +124,12 @@ def _copy(answer: http.client.HTTPResponse, file: IO[bytes], say: Say) -> None:
 
 
 def _check_end(answer: http.client.HTTPResponse, size: int) -> None:
-    """A server may give less than it was asked for, and says how much there is."""
+    """Raise if the server sent less than the size that it named."""
     total = _total(answer.headers.get("Content-Range"))
     if total is not None and size < total:
         raise _broken_off(total - size)
 
 
 def _broken_off(missing: int) -> http.client.HTTPException:
-    """http.client's own words are of the last block alone."""
+    """An error that counts all missing bytes; http.client's own counts those of the last block."""
     return http.client.HTTPException(f"the server broke off, {missing:,} bytes are missing")

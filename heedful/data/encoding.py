@@ -38,15 +38,15 @@ Truths: TypeAlias = npt.NDArray[np.bool_]
 # Chunks bound the memory that is in flight, also where lines are long.
 _CHUNK_PAIRS = 4_096
 _CHUNK_CHARACTERS = 2**21
-# So many chunks are encoded here in less time than other processes take to start.
+# This many chunks are encoded here in less time than other processes take to start.
 _FEW_CHUNKS = 5
-# With more processes than this the reading of the text is what takes the time.
+# With more processes than this, reading the text is the bottleneck.
 _MOST_PROCESSES = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What became of the pairs that were read; tokens are those of the kept pairs, with eos."""
+    """How many pairs were read, kept and left out; tokens are those of the kept pairs, with eos."""
 
     read: int
     kept: int
@@ -54,12 +54,12 @@ class Counts:
     too_long: int
     source_tokens: int
     target_tokens: int
-    uneven: int = 0  # one side is too many times as long as the other
+    uneven: int = 0  # one side is much longer than the other
     copies: int = 0  # the target is the source
 
     @property
     def left_out(self) -> str:
-        """What was left out and why; of the switches only what they found."""
+        """What was left out and why; what a switch would leave out is named only if it left something out."""
         found = {"uneven": self.uneven, "copied": self.copies}
         also = "".join(f", {number:,} {kind}" for kind, number in found.items() if number)
         return f"left out: {self.empty:,} empty, {self.too_long:,} too long{also}"
@@ -70,7 +70,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sentences:
-    """The ids of some sentences in a row, each closed by eos, and the lengths with it."""
+    """The ids of some sentences in a row, each closed by eos, and their lengths including it."""
 
     ids: Ids
     lengths: Numbers
@@ -78,7 +78,7 @@ class Sentences:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Encoded:
-    """What some pairs come to: each side of those that are kept, once for every encoding."""
+    """Some pairs after encoding: each side of the kept ones, once for every encoding."""
 
     source: tuple[Sentences, ...]
     target: tuple[Sentences, ...]
@@ -89,11 +89,11 @@ class Encoded:
 class Encoding:
     """How pairs are encoded: those with an empty side, or over `max_length` pieces on a side, are left out.
 
-    So are those whose longer side has more than `max_length_ratio` times the pieces of the shorter (0: any), and with
-    `drop_copies` those whose sides are the same.
+    Also left out are pairs whose longer side has more than `max_length_ratio` times the pieces of the shorter one
+    (0: no limit), and with `drop_copies` those whose sides are equal.
 
-    The first encoding is the plain one. With `dropout`, others are drawn, up to `num_encodings` in all; where a
-    sentence of theirs comes out longer than `max_length`, its plain encoding takes its place.
+    The first encoding is the plain one. With `dropout` others are drawn, up to `num_encodings` in all; a drawn
+    sentence that is longer than `max_length` is replaced by its plain encoding.
     """
 
     tokenizer: Tokenizer
@@ -106,7 +106,7 @@ class Encoding:
 
     @classmethod
     def for_training(cls, config: Config, tokenizer: Tokenizer) -> "Encoding":
-        """As the settings say."""
+        """The encoding of training text by these settings."""
         data, pieces = config.data, config.tokenizer
         cleaned = cls(tokenizer, data.max_length, max_length_ratio=data.max_length_ratio, drop_copies=data.drop_copies)
         if not pieces.dropout:
@@ -115,12 +115,12 @@ class Encoding:
 
     @classmethod
     def for_validation(cls, config: Config, tokenizer: Tokenizer) -> "Encoding":
-        """Plainly, as text to translate is encoded."""
+        """The plain encoding, as for text to translate."""
         return cls(tokenizer, config.data.max_length)
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """What its result depends on, beside the text."""
+        """Everything but the text that the result depends on."""
         drawn = (self.dropout, self.num_encodings, self.seed) if self.dropout else ()
         ratio = ("max_length_ratio", self.max_length_ratio) if self.max_length_ratio else ()
         copies = ("drop_copies",) if self.drop_copies else ()
@@ -128,11 +128,11 @@ class Encoding:
 
     @property
     def dtype(self) -> str:
-        """The smallest kind of number that holds every id."""
+        """The smallest integer type that holds every id."""
         return "<u2" if self.tokenizer.vocab_size <= 2**16 else "<u4"
 
     def encode(self, pairs: Iterator[SentencePair], *, processes: int | None = None) -> Generator[Encoded]:
-        """The pairs, encoded, in order; few of them are encoded in this process, whatever `processes` says."""
+        """Encode the pairs, in order; a small corpus is encoded in this process, whatever `processes` says."""
         chunks, num_processes = _chunks(pairs), processes or _num_processes()
         first = list(islice(chunks, _FEW_CHUNKS))
         if num_processes == 1 or len(first) < _FEW_CHUNKS or not sys.executable:
@@ -151,7 +151,7 @@ class Encoding:
         target_T, target_lengths_N = encoder.encode(targets)
         kept_N, faults = np.ones(len(sources), np.bool_), {}
         for name, fault_N in self._faults(sources, targets, source_lengths_N, target_lengths_N):
-            faults[name] = int((kept_N & fault_N).sum())  # the first one counts
+            faults[name] = int((kept_N & fault_N).sum())  # a pair counts for its first fault
             kept_N &= ~fault_N
         kept = int(kept_N.sum())
         source, target = (
@@ -197,7 +197,7 @@ class Encoding:
         for ids_T, lengths_N in drawing.encode(texts, bits, times=self.num_encodings - 1):
             drawn = self._keep(ids_T, lengths_N, np.ones(len(texts), np.bool_))
             long_N = drawn.lengths > self.max_length + 1
-            # Of both in a row, each sentence's own one.
+            # Both encodings lie in a row; each sentence takes one of its two.
             starts_N = np.where(long_N, plain_starts_N, len(plain.ids) + np.cumsum(drawn.lengths) - drawn.lengths)
             lengths_N = np.where(long_N, plain.lengths, drawn.lengths)
             yield Sentences(take_slices(np.concatenate([plain.ids, drawn.ids]), starts_N, lengths_N), lengths_N)
@@ -205,7 +205,7 @@ class Encoding:
 
 @dataclass(frozen=True, slots=True)
 class _Chunk:
-    """Some pairs: the lines of each side, joined by line ends; and how many chunks stand before them."""
+    """Some pairs: the lines of each side, joined by line ends, and the number of chunks before them."""
 
     source: str
     target: str
@@ -250,7 +250,7 @@ def _encode_in_processes(chunks: Iterator[_Chunk], encoding: Encoding, processes
         finally:
             idle.put(worker)
 
-    # The threads are left last: each waits for a worker, and goes when that has ended.
+    # The threads are left last: each waits for a worker, and ends after it.
     with ThreadPoolExecutor(processes) as threads, ExitStack() as workers:
         for _ in range(processes):
             idle.put(workers.enter_context(closing(_Worker(encoding))))
@@ -264,7 +264,7 @@ def _encode_in_processes(chunks: Iterator[_Chunk], encoding: Encoding, processes
 
 
 class _Worker:
-    """A process that encodes chunks: they arrive on its stdin, and what they come to leaves on its stdout.
+    """A process that encodes chunks: they arrive on its stdin, and their encodings leave on its stdout.
 
     It is a plain Python process and not one of `multiprocessing`: with spawn or forkserver that would run the caller's
     script a second time, unless it is guarded by `if __name__ == "__main__"`, and a fork copies locks that threads of
@@ -314,7 +314,7 @@ def serve() -> None:
             pickle.dump(encode(chunk), sys.stdout.buffer)
             sys.stdout.buffer.flush()
             _, chunk = pickle.load(sys.stdin.buffer)
-    os._exit(0)  # a stdout that nobody reads any more must not complain
+    os._exit(0)  # without complaint if nobody reads our stdout any more
 
 
 def _module_path() -> str:

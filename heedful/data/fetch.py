@@ -1,11 +1,10 @@
 """A data set of the catalogue → aligned text files in a folder: fetch, check, take the text out, write it.
 
-Downloads lie in `downloads/` under their own names, whoever put them there: what is there is checked and not fetched
-again, so that all works without a network. A broken download goes on where it broke. What was found is remembered in
-`fetch.json`; a file without a published digest is trusted the first time that a text came of it, and must stay the
-same after. A text that is not as we wrote it is somebody's work, and never written over. Nothing is unpacked under a
-name that an archive chose: members that the catalogue names are read, and the rest is left alone. One process at a
-time writes to a folder.
+Downloads lie in `downloads/` under their own names. A file that is there already is checked and not fetched again, so
+a user may put it there without a network. A broken download is resumed. `fetch.json` records what was found: a file
+without a published digest is trusted the first time, and must be the same from then on. A text that is not as we wrote
+it is somebody's work, and is never replaced. Archives cannot choose names: only members that the catalogue names are
+read. One process at a time writes to a folder.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _DAMAGED = (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError)
 
 
 class Fetched(Struct, frozen=True):
-    """A download as it was found. `published`: its digest is that of the catalogue; else the first one was trusted."""
+    """A download as it was found. `published`: its digest is in the catalogue; otherwise the first one was trusted."""
 
     url: str
     size: int
@@ -62,7 +61,7 @@ class Record(Struct, frozen=True):
 
 
 def fetch(wanted: DataSet, folder: Path, *, mirror: str = "", say: Say = lambda _: None) -> dict[str, Path]:
-    """Bring a data set into a folder; returns its text files by name. `mirror` is a URL with all downloads below it."""
+    """Write a data set's texts into a folder; return them by name. `mirror` is a URL with all downloads below it."""
     if mirror:
         _check_mirror(mirror)
     paths = {name: folder / name for name in _text_names(wanted)}
@@ -73,7 +72,7 @@ def fetch(wanted: DataSet, folder: Path, *, mirror: str = "", say: Say = lambda 
             return paths
         (folder / DOWNLOADS).mkdir(parents=True, exist_ok=True)
         with held(folder / LOCK, _in_use(folder)):
-            record = _read_record(folder, wanted)  # another fetch may have come to its end since
+            record = _read_record(folder, wanted)  # another fetch may have finished meanwhile
             _refuse_foreign(paths, record)
             record = _fetch_all(wanted, folder, record, mirror, say)
             _write_texts(wanted, folder, record, say)
@@ -169,7 +168,7 @@ def _one_line(reason: object) -> str:
 
 
 def _check(path: Path, download: Download, before: Fetched | None, url: str, *, is_ours: bool) -> Fetched:
-    """Compare a download with what is published, or else with what it was the first time."""
+    """Compare a download with its published digest, or with the digest that it had the first time."""
     digests = {kind: _digest(path, kind) for kind in ("sha256", "md5") if kind == "sha256" or download.md5}
     expected = {"sha256": download.sha256, "md5": download.md5} if download.sha256 or download.md5 else {}
     if not expected and before:
@@ -210,7 +209,7 @@ def _write_texts(wanted: DataSet, folder: Path, record: Record, say: Say) -> Non
 
 
 def _take_out(wanted: DataSet, folder: Path, pieces: Path) -> None:
-    """Every piece of text into a file of its own, each archive read once from front to back."""
+    """Write every piece of text to its own file; each archive is read once, from front to back."""
     for download in wanted.downloads:
         here = [piece for piece in _pieces(wanted) if piece.download == download.name]
         path = folder / DOWNLOADS / download.name
@@ -273,7 +272,7 @@ def _plain_lines(lines: Iterable[bytes], form: Form) -> Iterator[bytes]:
 
 
 def _talk_lines(lines: Iterator[bytes]) -> Iterator[bytes]:
-    """Titles, descriptions and what was said; not the other things that are known of a talk."""
+    """Titles, descriptions and the talk itself, without its other metadata."""
     for line in lines:
         tagged = re.fullmatch(rb"\s*<(\w+)[^>]*>(.*?)(</\1>)?\s*", line)
         if not tagged:
@@ -283,7 +282,7 @@ def _talk_lines(lines: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _write_split(name: str, split: Split, pieces: Path, say: Say) -> dict[str, Written]:
-    """The texts of a split, and of the one that is held out of it, among the pieces and under their own names."""
+    """Write the texts of a split, and of the one held out of it, beside the pieces."""
     parts = _parts(name, split)
     temporary = {f"{part}.{language}": pieces / f"{part}.{language}" for part in parts for language in split.texts}
     columns = {
@@ -307,7 +306,7 @@ def _lines_of(path: Path) -> Iterator[bytes]:
 
 
 def _check_aligned(name: str, split: Split, pieces: Path) -> None:
-    """Piece for piece the languages have as many lines: only then is line n of one the translation of line n."""
+    """Raise unless all languages have equally many lines in each piece, so that line n translates line n."""
     for aligned in zip(*(text.pieces for text in split.texts.values()), strict=True):
         counts = {piece.member or piece.download: _count(_piece_file(piece, pieces)) for piece in aligned}
         if len(set(counts.values())) > 1:

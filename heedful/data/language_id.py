@@ -1,8 +1,8 @@
 """Which language is this? A small model of character n-grams, fitted on the training text and stored with the model.
 
-Naive Bayes over the n-grams of one to three characters: of each language the most frequent ones are kept with their
-log-probabilities, and all others share what is left. It tells the languages that it was fitted on apart; a text whose
-characters none of them uses gets no confidence. It knows neither torch nor models.
+Naive Bayes over the n-grams of one to three characters: each language keeps its most frequent n-grams with their
+log-probabilities, and all others share the rest. It distinguishes only the languages that it was fitted on; a text in
+characters that none of them uses gets no confidence. It knows neither torch nor models.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ FILE = "languages.json"
 FORMAT = {"format": "heedful languages", "version": 1}
 ORDERS = (1, 2, 3)
 KEPT = 2000  # n-grams of each language
-SAMPLED = 20_000  # lines of each language; more do not change the picture
+SAMPLED = 20_000  # lines of each language; more change little
 LONGEST_TEXT = 5000  # characters that detection looks at
-RARE = 0.5  # how often an n-gram counts as seen that was not
-LEAST = math.log(1e-5)  # no n-gram is held for less likely: the training text is never all there is
+RARE = 0.5  # the count of an n-gram that was not seen
+LEAST = math.log(1e-5)  # no n-gram is less likely: the training text is only a sample
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class LanguageModel:
 
     @property
     def languages(self) -> list[str]:
-        """The codes that it can tell apart."""
+        """The codes of its languages."""
         return list(self.log_probs)
 
     def detect(self, text: str) -> list[tuple[str, float]]:
@@ -52,7 +52,7 @@ class LanguageModel:
         grams = Counter(_ngrams(text[:LONGEST_TEXT]))
         likelihoods = {language: self._log_likelihood(grams, language) for language in self.log_probs}
         highest = max(likelihoods.values(), default=0.0)
-        # Each character is counted once for every order, so that the sum says everything several times.
+        # Each character is counted once for every order, so the sum is too large by that factor.
         masses = {language: math.exp((value - highest) / len(ORDERS)) for language, value in likelihoods.items()}
         total = sum(masses.values())
         found = [(language, mass / total * self._known(grams, language)) for language, mass in masses.items()]
@@ -63,7 +63,7 @@ class LanguageModel:
         return sum(count * log_probs.get(gram, unseen) for gram, count in grams.items())
 
     def share_of_letters(self, text: str, language: str) -> float:
-        """How much of a text is written in letters that the language uses: next to nothing in another script."""
+        """The share of a text's letters that the language uses: almost 0 in another script."""
         return self._known(Counter(_ngrams(text[:LONGEST_TEXT])), language)
 
     def _known(self, grams: Counter[str], language: str) -> float:
@@ -78,7 +78,7 @@ class LanguageModel:
 
 
 def fit(samples: Mapping[str, Iterable[str]]) -> LanguageModel:
-    """From lines of text in each language."""
+    """Fit a model on lines of text in each language."""
     counts = {language: Counter[str]() for language in samples}
     for language, lines in samples.items():
         for line in islice(lines, SAMPLED):
@@ -102,7 +102,7 @@ def _log_prob(count: float, total: float) -> float:
 
 
 class _Stored(Struct, frozen=True):
-    """What `save` wrote, as far as it is read."""
+    """The part of `languages.json` that is read."""
 
     version: Literal[1]
     log_probs: dict[str, dict[str, float]]
@@ -125,7 +125,7 @@ def load(folder: Path) -> LanguageModel:
 
 
 def merge(models: Sequence[LanguageModel]) -> LanguageModel:
-    """What several models know together; of a language that two know, what the first one knows."""
+    """One model of all languages; for a language that two models know, the first one counts."""
     return reduce(_merged, models, LanguageModel())
 
 
@@ -134,7 +134,7 @@ def _merged(first: LanguageModel, second: LanguageModel) -> LanguageModel:
 
 
 def _ngrams(text: str) -> Iterator[str]:
-    """The n-grams of each word; a word begins and ends with a space, and case means nothing."""
+    """The n-grams of each word, with a space before and after it, whatever its case."""
     for word in text.casefold().split():
         padded = f" {word} "
         for order in ORDERS:

@@ -1,11 +1,10 @@
-"""What the code of a language says of its writing: `zh-Hant-TW` is written as `zh` is. It knows codes alone."""
+"""How a language is written, by its code: `zh-Hant-TW` is written like `zh`. It knows codes only."""
 
 # Languages that put no space between words; and those that put none between sentences either.
 WITHOUT_SPACES = frozenset({"ja", "km", "lo", "my", "th", "yue", "zh"})
 SIDE_BY_SIDE = frozenset({"ja", "yue", "zh"})
 
-# Codes of three letters, as FLORES and Tatoeba have them, of the languages that anything here or in `splitting.py` is
-# different for.
+# Three-letter codes, as in FLORES and Tatoeba, of the languages that this module or `splitting.py` treats specially.
 _THREE_LETTERS = (
     "am:amh ar:ara,arb bg:bul bn:ben bs:bos ca:cat cs:ces,cze da:dan de:deu,ger el:ell,gre en:eng es:spa et:ekk,est "
     "eu:eus,baq fi:fin fo:fao fr:fra,fre gu:guj hi:hin hr:hrv hu:hun hy:hye,arm is:isl,ice it:ita ja:jpn kk:kaz km:khm "
@@ -24,16 +23,16 @@ def base_language(code: str) -> str:
 
 
 def is_code(code: str) -> bool:
-    """Has it the form of one, of two or three letters? `German` has not."""
+    """Whether it looks like a code, of two or three letters; `German` does not."""
     base = base_language(code)
     return len(base) in (2, 3) and base.isascii() and base.isalpha()
 
 
 def has_spaces(code: str) -> bool:
-    """Do its words stand between spaces? Of a language that is not known they are held to."""
+    """Whether there are spaces between its words; assumed for an unknown language."""
     return base_language(code) not in WITHOUT_SPACES
 
 
 def are_side_by_side(code: str) -> bool:
-    """Do its sentences follow one another without a space?"""
+    """Whether its sentences follow each other without a space."""
     return base_language(code) in SIDE_BY_SIDE

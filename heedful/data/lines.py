@@ -1,4 +1,4 @@
-"""Text in and out of commands: a file or stdin, a file or stdout; and a file is written whole or not at all."""
+"""Text in and out of commands: from a file or stdin, to a file or stdout; files are written whole or not at all."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def input_lines(path: Path) -> Iterator[str]:
 
 def _stdin_lines() -> Iterator[str]:
     name, file = "<stdin>", _stdin()
-    refuse_by_content(name, file.peek())  # as much as is there: an answer to the first line does not wait for more
+    refuse_by_content(name, file.peek())  # only what has arrived: the first line is answered before more arrive
     yield from decode_lines(file, name)
 
 
 def _stdin() -> BufferedReader:
-    """stdin through a buffer of our own: Python could not close its own one while a thread waits there for a line."""
+    """stdin through our own buffer: Python could not close its own while a thread waits there for a line."""
     try:
         return open(sys.stdin.fileno(), "rb", closefd=False)
     except OSError:  # not a real file, as in tests
@@ -40,7 +40,7 @@ def _stdin() -> BufferedReader:
 
 
 def bursts(lines: Iterator[str]) -> Iterator[list[str]]:
-    """What has come so far, as soon as it has come: whoever waits for an answer before the next line gets it."""
+    """The lines that have arrived, as soon as any has: a writer that waits for an answer after each line gets it."""
     ready: queue.Queue[str | BaseException] = queue.Queue(maxsize=BURST)
     threading.Thread(target=_read_into, args=(ready, lines), daemon=True, name="heedful-lines").start()
     while True:
@@ -54,7 +54,7 @@ def bursts(lines: Iterator[str]) -> Iterator[list[str]]:
 
 
 def _take(ready: queue.Queue[str | BaseException]) -> tuple[list[str], BaseException | None]:
-    """Wait for a line, take what else is there, and how it ended if it did."""
+    """Wait for a line and take all that are there; also return how the input ended, if it did."""
     burst: list[str] = []
     while len(burst) < BURST and not (burst and ready.empty()):
         item = ready.get()

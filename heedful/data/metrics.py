@@ -1,8 +1,8 @@
-"""What a run wrote down on its way, read back: all of it, or only what is new.
+"""Reads the metrics of a run: all of them, or only new ones.
 
-`metrics.jsonl` holds a record a line: `step` (loss, learning rate …), `validation` (loss, BLEU) and, where a start is
-slow, `pace` (seconds a step, seconds left) before its first `step`; pace is not read here. A run that goes on
-from a checkpoint takes the lines behind it back, so that the file may become shorter. Nothing here knows a model.
+`metrics.jsonl` has one record on each line: `step` (loss, learning rate …), `validation` (loss, BLEU) and, in a slow
+start, `pace` (seconds a step, seconds left) before its first `step`; pace is not read here. A run that resumes from a
+checkpoint removes the lines of later steps, so the file may shrink. Nothing here knows a model.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ def run_metrics(run: str | PathLike[str]) -> Records:
 
 @dataclass(slots=True)
 class Tail:
-    """A file that grows, read from where it was left."""
+    """Reads a growing file from where it stopped the last time."""
 
     path: Path
     position: int = field(default=0, init=False)  # bytes that were read
     lines: int = field(default=0, init=False)
     file_number: int = field(default=0, init=False)
     last: bytes = field(default=b"", init=False)  # the line before the position
-    is_anew: bool = field(default=True, init=False)  # did the last reading begin at the beginning?
+    is_anew: bool = field(default=True, init=False)  # whether the last reading began at the start of the file
 
     def more(self) -> Records:
-        """The records that were added; after a cut, all of them. A line that is being written waits until it is."""
+        """The new records, or all of them after the file was cut. An unfinished line is left for later."""
         records: Records = {"step": [], "validation": []}
         for line in self._new_lines():
             self.lines += 1
@@ -64,7 +64,7 @@ class Tail:
         return found
 
     def _goes_on(self, file: BinaryIO) -> bool:
-        """Is all there that was read? It may have been taken back, in the same file or in another of its name."""
+        """Whether all that was read is still there: the file may have been cut, or replaced."""
         number, self.file_number = self.file_number, os.fstat(file.fileno()).st_ino
         file.seek(self.position - len(self.last))
         return self.position > 0 and number == self.file_number and file.read(len(self.last)) == self.last
@@ -79,5 +79,5 @@ def _record(line: bytes, where: str) -> dict[str, Any]:
 
 
 def _finite(value: Any) -> Any:
-    """JSON has no NaN."""
+    """None for NaN and infinity, which JSON lacks."""
     return None if isinstance(value, float) and not math.isfinite(value) else value

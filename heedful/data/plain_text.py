@@ -1,6 +1,6 @@
-"""Which files are no plain text, by their name and by how they begin: subtitles, documents, translation memories.
+"""Refuses files other than plain text by name or beginning: subtitles, documents, translation memories.
 
-Read line by line, such a file would give its timecodes, tags or bytes as sentences. It does not open files.
+Read line by line, their timecodes, tags or bytes would become sentences. This module opens no files.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ BEGINNINGS = (
 
 
 def refuse_by_name(path: Path, unpacked: Path) -> None:
-    """`unpacked` is the name without .gz or .xz."""
+    """Refuse a file by its name; `unpacked` is the name without .gz or .xz."""
     suffix = unpacked.suffix.lower()
     if kind := SUFFIXES.get(suffix):
         raise _not_plain(str(path), f"{kind} ({suffix})")
 
 
 def refuse_by_content(name: str, head: bytes) -> None:
-    """`head` is how a file begins, as much as is at hand."""
+    """Refuse a file by its beginning, of which `head` is what has been read."""
     head = head[:HEAD_BYTES].removeprefix(codecs.BOM_UTF8)
     for beginning, kind in BEGINNINGS:
         if re.match(beginning, head):

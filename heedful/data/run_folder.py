@@ -53,12 +53,12 @@ MAY_CHANGE = frozenset(
         *(f"data.{field}" for field in TEXT_FILES),
     ]
 )
-MAY_BE_NAMED = frozenset(["data.source_language", "data.target_language"])  # by a run that did not know them
+MAY_BE_NAMED = frozenset(["data.source_language", "data.target_language"])  # if the run did not know them
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The settings of this start: which of them were named, what changed since the last start, what was scaled."""
+    """The settings of this start: which ones the user named, which changed, and which were scaled."""
 
     config: Config
     named: frozenset[str]
@@ -74,10 +74,10 @@ def make_plan(
     ours: Sequence[Layer] = (),
     own_file: Layer | None = None,
 ) -> Plan:
-    """Preset < ours < the user's file < layers for a new run; one that exists has its own settings, which must stay.
+    """Merge settings: preset < ours < the user's file < layers for a new run; an existing run keeps its own.
 
-    `ours` is what the user did not write: a recipe of ours, the sizes of a model to fine-tune. A run knows the places
-    of its text: it may go on from another working folder.
+    `ours` are settings that the user did not write: one of our recipes, or the sizes of a model to fine-tune. A run
+    stores absolute paths of its text, so it can be resumed from another working folder.
     """
     given = [own_file or {}, *layers]
     named = frozenset(
@@ -85,7 +85,7 @@ def make_plan(
     )
     if not has_begun(run):
         ours = [preset(preset_name or DEFAULT_PRESET), *ours]
-        resolve(*ours, *given)  # a mistake is told before anything is scaled
+        resolve(*ours, *given)  # refuses a mistake before anything is scaled
         scaled = scaled_schedule(ours, own_file or {}, layers)
         return Plan(located_files(resolve(*ours, scaled.layer, *given)), named, {}, scaled.lines)
     chosen = [_whole_model(preset_name), preset(preset_name)] if preset_name else []
@@ -94,7 +94,7 @@ def make_plan(
     after = located_files(resolve(to_layer(before), *map(without_schedule, (*chosen, *ours)), *given))
     changed = differences(before, after)
     if after.tokenizer.model:
-        changed.pop("tokenizer.vocab_size", None)  # it is that of the tokenizer, whatever a preset says
+        changed.pop("tokenizer.vocab_size", None)  # the tokenizer's own size counts, not the preset's
     for name in changed:
         if name in MAY_BE_NAMED and not changed[name][0]:
             continue
@@ -109,13 +109,13 @@ def make_plan(
 
 
 def _is_tokenizer_of(run: Path, config: Config) -> bool:
-    """Whether the file that is named now holds the tokenizer that the run has, wherever it lies."""
+    """Whether the file that is named now holds the run's own tokenizer."""
     given, own = Path(config.tokenizer.model), run / TOKENIZER
     return given.is_file() and own.is_file() and given.read_bytes() == own.read_bytes()
 
 
 def _whole_model(preset_name: str) -> Layer:
-    """The sizes of a preset's model, also those that are base's."""
+    """All sizes of a preset's model, including those that it takes from base."""
     return {"model": to_layer(resolve(preset(preset_name)))["model"]}
 
 

@@ -1,7 +1,7 @@
 """Token ids on disk: two languages' sentences in flat arrays, mapped into memory (§5.1 of the paper).
 
-A folder of shards is made once from text and tokenizer, and used again as long as both and the way of encoding are the
-same. Where each sentence is encoded several times, all sentences stand there once, plainly, and then all of them again.
+A folder of shards is made once from text and tokenizer, and reused while text, tokenizer and encoding stay the same. If
+sentences are encoded several times, the plain encodings of all sentences come first, then the second ones, and so on.
 Memory hardly grows with the corpus: text is encoded chunk by chunk, and only the sentences' lengths stay resident.
 This module knows nothing of batches or of torch.
 """
@@ -32,18 +32,18 @@ from heedful.errors import CheckpointError, DataError
 
 _FORMAT = 1
 _RECORD = "record.json"
-# The beginning of every 16th sentence is kept in memory; the lengths say where those between begin.
+# The start of every 16th sentence is kept in memory; lengths give the starts between.
 _BLOCK = 16
-# More ids than this are read where they are wanted, and not mapped: a map counts as resident memory wherever it was
-# touched, and random sentences soon touch all of it.
+# Larger files are read and not mapped: touched pages of a map count as resident memory, and random sentences soon
+# touch all of them.
 _MAPPED_BYTES = 300 * 2**20
-# A file that changes within the tick of its clock looks unchanged; after this it does not.
+# A file that changes twice within this time may show the same time stamp.
 _CLOCK_TICK_NS = 2_000_000_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Side:
-    """One language: all sentences' ids in a row, each closed by eos, and the sentences' lengths including it."""
+    """One language: the ids of all sentences in a row, each closed by eos, and their lengths including it."""
 
     ids: Ids
     lengths: npt.NDArray[np.int32]
@@ -55,7 +55,7 @@ class Side:
         object.__setattr__(self, "_block_starts", np.cumsum(blocks) - blocks)
 
     def starts(self, indices_N: Numbers) -> Numbers:
-        """Where in `ids` these sentences begin."""
+        """The places in `ids` where these sentences begin."""
         block_N = indices_N // _BLOCK
         earlier_NB = np.minimum(block_N[:, None] * _BLOCK + np.arange(_BLOCK), indices_N[:, None])
         lengths_NB = np.where(earlier_NB < indices_N[:, None], self.lengths[earlier_NB], 0)
@@ -72,8 +72,8 @@ class Side:
 class _Reader:
     """Slices of a file of numbers, read from the page cache.
 
-    `os.pread` would let go of the interpreter's lock at every sentence, and wait up to 5 ms to get it back from a busy
-    training thread. The same call by PyDLL keeps it.
+    `os.pread` would release the interpreter's lock for every sentence, and wait up to 5 ms to get it back from a busy
+    training thread. The same call through PyDLL keeps the lock.
     """
 
     def __init__(self, path: Path, dtype: str) -> None:
@@ -112,7 +112,7 @@ class Shards:
 
 
 class _File(msgspec.Struct, frozen=True):
-    """A text file's content, and what the file system said of it when it was read."""
+    """A digest of a text file, and its size and times when it was read."""
 
     path: str
     size: int
@@ -145,7 +145,7 @@ def prepare(
     processes: int | None = None,
     progress: Callable[[Counts], None] | None = None,
 ) -> Shards:
-    """Encode the pairs into `directory`, or use what is there if it was made from the same text in the same way."""
+    """Encode the pairs into `directory`, or reuse shards that were made from the same text in the same way."""
     pairs = read_pairs(source_files, target_files)
     files = _look_at(directory, [*source_files, *target_files])
     identity = _identity(files, len(source_files), encoding)
@@ -174,12 +174,12 @@ def open_shards(directory: Path) -> Shards:
 
 
 def made_from(directory: Path) -> str:
-    """A digest of the text that the shards in `directory` were made from, and of the way."""
+    """A digest of the text and the encoding that the shards in `directory` were made from."""
     return _read_record(directory).fingerprint
 
 
 def is_current(directory: Path, source_files: Sequence[Path], target_files: Sequence[Path], encoding: Encoding) -> bool:
-    """Whether the shards in `directory` are what `prepare` would make, so that it would use them as they are."""
+    """Whether `prepare` would reuse the shards in `directory`."""
     files = _look_at(directory, [*source_files, *target_files])
     return _is_made_from(directory, _identity(files, len(source_files), encoding))
 

@@ -1,9 +1,9 @@
 """The sentences of a text, in any language.
 
-A model that learned from single sentences loses the second of two, so a line is translated sentence by sentence. Where
-a sentence ends is doubtful after a full stop alone: it may belong to an abbreviation, an initial or a number. sentencex
-knows the abbreviations of some 30 languages, and which of them to use for 250 others; here stands what it does not
-know. In doubt two sentences stay together. The cuts in what is too long for a model are another matter (`cutting.py`).
+A model trained on single sentences loses the second of two, so a line is translated sentence by sentence. Only a full
+stop is ambiguous: it may belong to an abbreviation, an initial or a number. sentencex knows the abbreviations of some
+30 languages, and which of them to use for 250 others; this module adds what it lacks. In doubt two sentences stay
+together. Text that is too long for a model is cut by `cutting.py`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from heedful.data.languages import base_language
 _END = marks_at_an_end("\"'”’»“«›‹)]")
 # Languages that write "the 3rd" as "3." (and "Karl IV." likewise).
 _WITH_ORDINALS = re.compile("bs|cs|da|de|dsb|et|eu|fi|fo|hr|hsb|hu|is|lb|lv|nb|nds|nn|no|pl|sh|sk|sl|sr|tr")
-# A full stop after these ends no sentence. What sentencex lacks: in all languages (""), and in some.
+# A full stop after these does not end a sentence. sentencex lacks them: in all languages (""), and in some.
 _ABBREVIATIONS = {
     "": "dr jr mr mrs ms prof st vs",
     "de": "abb abs bd bspw bzgl dez dipl geb hrsg inkl jh jhd okt phil sog tel",
@@ -31,8 +31,8 @@ _ABBREVIATIONS = {
 }
 _BRACKETS = "([{"
 _OPENING = " \t\n\r\f\v\u00a0\u3000\"'„“”«»‘’「『([{¿¡-–—"
-# What sentencex need not see: it holds a quotation together however many sentences are in it, takes a number for what
-# goes on, and fails on some white space and on halves of characters.
+# Hidden from sentencex, which keeps a quotation together however many sentences are in it, takes a number for a
+# continuation, and fails on some white space and on lone surrogates.
 _UNSEEN = re.compile(r"""[\s\ud800-\udfff"“”„«»「」『』()\[\]{}]|(?<!\w)['‘’]|['’](?!\w)""")
 _NUMBER = re.compile(r"(?<= )\d")
 _LETTER = re.compile(r"[^\W\d_]")
@@ -44,7 +44,7 @@ _MARK = re.compile(r"""[.!?…؟۔।॥։።。｡！？។](?!["'”’»“«
 
 def sentences(text: str, language: str = "") -> list[str]:
     """The sentences of a text in the language of this code, without the white space around them."""
-    if _MARK.search(text) is None:  # most lines: the rest takes time
+    if _MARK.search(text) is None:  # true for most lines, and fast
         return [text.strip()] if text.strip() else []
     language = base_language(language)
     ends = [match for match in _END.finditer(text) if _may_end(text, match, language)]
@@ -57,7 +57,7 @@ def sentences(text: str, language: str = "") -> list[str]:
 
 
 def _may_end(text: str, match: re.Match[str], language: str) -> bool:
-    """Not where the text goes on in small letters, nor at a mark in brackets; at three dots only before a capital."""
+    """No sentence ends before a small letter or at a mark in brackets; three dots end one only before a capital."""
     following = text[match.end() : match.end() + 40].lstrip(_OPENING)[:1]
     if following.islower() or text[match.start() - 1 : match.start()] in _BRACKETS:
         return False
@@ -67,7 +67,7 @@ def _may_end(text: str, match: re.Match[str], language: str) -> bool:
 
 
 def _may_stop(before: str, following: str, language: str) -> bool:
-    """Not after an initial, an ordinal or an abbreviation, nor within a date."""
+    """A full stop after an initial, an ordinal or an abbreviation, or within a date, does not end a sentence."""
     found = _WORD_AT_END.search(before)
     if found is None:
         return True

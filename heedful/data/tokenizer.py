@@ -33,13 +33,13 @@ SPACE = "\u2581"
 _MULTIPLE = 8
 _BYTES_AND_SPECIALS = 256 + 2
 
-# A larger sample does not change the vocabulary, it only takes longer.
+# A larger sample takes longer and does not change the vocabulary.
 _SAMPLED_LINES = 5_000_000
 # SentencePiece ends the whole process at 65,536 characters, and its time grows with the square of a word's length.
 _LONGEST_WORD = 1_000
 # SentencePiece keeps the tab and U+2585 to itself, and skips a text that holds them; NUL only ends a piece there.
 _RESERVED = str.maketrans("\t\u2585", "\0\0")
-# The number of threads changes nothing but is written into the model: a constant makes equal models equal files.
+# The number of threads has no effect but is written into the model; with a constant, equal models are equal files.
 _TRAINER_FLAGS: dict[str, Any] = {
     "model_type": "bpe",
     "byte_fallback": True,
@@ -56,7 +56,7 @@ _TRAINER_FLAGS: dict[str, Any] = {
     "minloglevel": 3,
 }
 
-# What a vocabulary of ours gives back unharmed, but for the spaces: NUL, a tab, and a ligature that NFKC would split.
+# Our vocabularies return this unchanged except for spaces: NUL, a tab, and a ligature that NFKC would split.
 _PROBE, _PROBE_BACK = " \0\tﬁ  a b", "\0\tﬁ a b"
 
 # Pieces of distinct words that are remembered: about 170,000 words and 30 MB.
@@ -64,7 +64,7 @@ _REMEMBERED_PIECES = 2**19
 
 
 class Tokenizer:
-    """Text ↔ token ids. A value: equal models are equal files, and it can be pickled."""
+    """Text ↔ token ids. It is a value that can be pickled; equal models are equal files."""
 
     eos_id: ClassVar[int] = 0
     unk_id: ClassVar[int] = 1
@@ -76,7 +76,7 @@ class Tokenizer:
 
     @classmethod
     def learn(cls, lines: Iterable[str], vocab_size: int, *, seed: int) -> Self:
-        """The vocabulary of exactly `vocab_size` pieces; where the text cannot fill it, an error names the largest."""
+        """Learn exactly `vocab_size` pieces; if the text is too small for them, the error names the largest size."""
         words = _count_words(lines, seed=seed)
         model = _train(words, vocab_size)
         largest = _num_pieces(model)
@@ -88,7 +88,7 @@ class Tokenizer:
 
     @classmethod
     def learn_at_most(cls, lines: Iterable[str], vocab_size: int, *, seed: int) -> Self:
-        """The vocabulary of `vocab_size` pieces, or of as many as the text can fill."""
+        """Learn `vocab_size` pieces, or as many as the text can fill."""
         words = _count_words(lines, seed=seed)
         model = _train(words, vocab_size)
         largest = _num_pieces(model)
@@ -108,7 +108,7 @@ class Tokenizer:
             raise CheckpointError(f"{path}: {error}") from error
 
     def save(self, path: Path) -> None:
-        """Write the SentencePiece model; a crash leaves the old file or the new one, never a part."""
+        """Write the SentencePiece model, whole or not at all."""
         with explained(path, CheckpointError):
             write_file(path, self.model)
 
@@ -119,7 +119,7 @@ class Tokenizer:
 
     @cached_property
     def _texts(self) -> dict[int, str]:
-        """What each piece stands for, the eos for nothing; without those that depend on their neighbours."""
+        """The text of each piece; empty for eos; without the pieces whose text depends on their neighbours."""
         ordinary = filter(self.is_ordinary, range(self._size))
         texts = {index: _on_one_line(self._processor.id_to_piece(index).replace(SPACE, " ")) for index in ordinary}
         return texts | {self.eos_id: ""}
@@ -152,7 +152,7 @@ class Tokenizer:
         given = ids if isinstance(ids, tuple | list) else list(ids)
         try:
             return "".join(map(self._texts.__getitem__, given)).lstrip(" ")
-        except KeyError:  # a piece that SentencePiece must read, or an id that is none
+        except KeyError:  # a piece that SentencePiece must decode, or an unknown id
             kept = [index for index in self._checked(given) if index != self.eos_id]
             return _on_one_line(self._processor.decode(kept))
 
@@ -161,7 +161,7 @@ class Tokenizer:
         return [self._processor.id_to_piece(index) for index in self._checked(ids)]
 
     def is_ordinary(self, index: int) -> bool:
-        """Is this piece one that words are made of: no byte, no eos, no unknown?"""
+        """Whether words are made of this piece: it is neither a byte nor eos nor unknown."""
         kinds = (self._processor.is_byte, self._processor.is_control, self._processor.is_unknown)
         return not any(is_of_kind(index) for is_of_kind in kinds)
 
@@ -185,8 +185,8 @@ class Tokenizer:
 class BulkEncoder:
     """Encodes many texts into one array, each distinct word once; several threads may ask.
 
-    No piece crosses a space, so that a text's ids are its words' ids in a row. Looking words up takes a fraction of the
-    time that SentencePiece takes to encode them anew. The words are forgotten when they become too many.
+    No piece crosses a space, so a text's ids are its words' ids in a row. Looking words up is much faster than encoding
+    them again. The words are forgotten when they become too many.
     """
 
     def __init__(self, tokenizer: Tokenizer, *, threads: int = 1) -> None:
@@ -215,7 +215,7 @@ class BulkEncoder:
         try:
             self._learn(self._encode(self._numbers.take_new()))
         except BaseException:
-            self._forget()  # the new words have numbers, and no ids
+            self._forget()  # the new words have numbers but no ids
             raise
         return words_W
 
@@ -237,12 +237,12 @@ class WordNumbers(dict[str, int]):
         return number
 
     def look_up(self, words_by_text: Sequence[Sequence[str]]) -> npt.NDArray[np.int64]:
-        """The numbers of all texts' words in one row."""
+        """The numbers of the words of all texts, in one row."""
         words = list(chain.from_iterable(words_by_text))
         return np.fromiter(map(self.__getitem__, words), np.int64, len(words))
 
     def take_new(self) -> list[str]:
-        """The words that were looked up for the first time since this was last asked."""
+        """The words that are new since the last call."""
         new, self._new = self._new, []
         return new
 
@@ -268,7 +268,7 @@ def _on_one_line(text: str) -> str:
 
 
 def normalise(text: str) -> str:
-    """The text as SentencePiece gets it; that joins runs of spaces and drops those at the ends."""
+    """The text as SentencePiece gets it: runs of spaces are joined, and those at the ends dropped."""
     return unicodedata.normalize("NFC", text).replace(SPACE, " ")
 
 
@@ -299,8 +299,8 @@ def _is_ours(processor: Any) -> bool:
 def _count_words(lines: Iterable[str], *, seed: int, limit: int = _SAMPLED_LINES) -> Counter[str]:
     """The words of a random sample of at most `limit` lines; the lines themselves are not kept.
 
-    Every line draws a level: half of them 0, a quarter 1, and so on. When there are too many, the lowest level goes.
-    So the sample is about a half to the whole of `limit`, and follows from the seed and the lines' number alone.
+    Every line draws a level: half of them 0, a quarter 1, and so on. When there are too many, the lowest level is
+    dropped. So the sample has between half of `limit` and all of it, and depends on the seed and the line numbers only.
     """
     random, lowest, num_kept = Random(seed), 0, 0
     num_lines, words = [0] * 33, [Counter[str]() for _ in range(33)]
@@ -332,7 +332,7 @@ def _without_blanks(counters: Iterable[Counter[str]]) -> Counter[str]:
 
 
 def _train(words: Counter[str], vocab_size: int) -> bytes:
-    """A model of at most `vocab_size` pieces: BPE sees no further than a word, so that word counts are all it needs."""
+    """A model of at most `vocab_size` pieces. BPE never looks beyond a word, so word counts are enough."""
     _check_size(words, vocab_size)
     model = io.BytesIO()
     try:

@@ -1,4 +1,4 @@
-"""Pieces → words: what stands between spaces, counted from 0; in a language that writes none, every piece is a word.
+"""Pieces → words, counted from 0. Words are separated by spaces; in a language without spaces every piece is a word.
 
 It knows pieces and the code of a language; no model.
 """
@@ -16,7 +16,7 @@ UNKNOWN = "<unk>"
 
 
 def word_of_piece(pieces: Sequence[str]) -> list[int]:
-    """For each piece the number of the word that it is part of; a word begins where a piece begins with a space."""
+    """The number of the word that each piece belongs to; a piece that begins with a space begins a word."""
     words, word = [], -1
     for piece in pieces:
         word += piece.startswith(SPACE) or word < 0
@@ -25,14 +25,14 @@ def word_of_piece(pieces: Sequence[str]) -> list[int]:
 
 
 def num_words(pieces: Sequence[str]) -> int:
-    """How many words they spell."""
+    """The number of words in these pieces."""
     return max(word_of_piece(pieces), default=-1) + 1
 
 
 def apart(pieces: Sequence[str], language: str) -> list[str]:
-    """The pieces of a text in this language; each has a space before it if the language puts none between words.
+    """The pieces of a text; in a language without spaces each gets a space before it.
 
-    Bytes that only go on with a character, and what follows a bare space, stay with what is before them.
+    A byte that continues a character, or a piece after a bare space, stays with the piece before it.
     """
     if has_spaces(language):
         return list(pieces)
@@ -40,14 +40,14 @@ def apart(pieces: Sequence[str], language: str) -> list[str]:
 
 
 def words_of(tokenizer: Tokenizer, ids: Sequence[int], language: str) -> list[str]:
-    """The words that ids spell."""
+    """The words of these ids."""
     owners = word_of_piece(apart(tokenizer.pieces(ids), language))
     groups = groupby(zip(owners, ids, strict=True), key=itemgetter(0))
     return [tokenizer.decode([token for _, token in group]) for _, group in groups]
 
 
 def could_begin(pieces: Sequence[str], language: str) -> list[bool]:
-    """Of pieces each by itself: could a word begin with it?"""
+    """Whether a word could begin with each of these pieces."""
     if has_spaces(language):
         return [piece.startswith(SPACE) for piece in pieces]
     return [not _goes_on(piece) and piece != UNKNOWN for piece in pieces]
@@ -59,5 +59,5 @@ def _set_off(piece: str, before: str) -> str:
 
 
 def _goes_on(piece: str) -> bool:
-    """Is it `<0x80>` to `<0xBF>`, a byte inside a character?"""
+    """Whether it is `<0x80>` to `<0xBF>`, a byte inside a character."""
     return len(piece) == 6 and piece.startswith(("<0x8", "<0x9", "<0xA", "<0xB")) and piece.endswith(">")

@@ -728,10 +728,10 @@ def test_threads_that_wait_sleep_unless_told_otherwise(heedful: Run, monkeypatch
 def test_help_is_quick_and_without_torch() -> None:
     code = """
 import sys
-from heedful import cli
+from heedful.cli.main import main
 sys.argv = ["heedful", "--help"]
 try:
-    cli.main()
+    main()
 except SystemExit:
     sys.exit("torch" in sys.modules)
 """

@@ -62,10 +62,10 @@ def test_what_is_remembered_is_what_the_algorithm_draws(texts: list[str]) -> Non
 
 
 @given(TEXT, st.lists(st.booleans(), max_size=60))
-def test_leaving_the_plain_road_comes_to_what_merging_from_the_start_does(word: str, taken: list[bool]) -> None:
-    road = MERGES.road(word)
-    assert MERGES.leave(road, chain(taken, repeat(True))) == MERGES.merge(word, chain(taken, repeat(True)))
-    assert MERGES.leave(road, repeat(True)) == MERGES.merge(word, repeat(True))  # the road is still whole
+def test_merging_from_a_precomputed_stage_equals_merging_from_the_start(word: str, taken: list[bool]) -> None:
+    stages = MERGES.stages(word)
+    assert MERGES.merge_from(stages, chain(taken, repeat(True))) == MERGES.merge(word, chain(taken, repeat(True)))
+    assert MERGES.merge_from(stages, repeat(True)) == MERGES.merge(word, repeat(True))  # the stages are unchanged
 
 
 def test_draws_that_were_forgotten_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
