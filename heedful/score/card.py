@@ -1,9 +1,9 @@
 """The reproduction card of a model: what it was made from, by which code, on which machine, and how good it is.
 
 `card.json` and `card.md` lie in the model folder. `heedful train` writes them, `heedful evaluate` adds the scores of a
-test set to them; the translations lie beside them in `evaluations/`. The card itself holds no text of any corpus:
-files are names, counts and digests, and sentences are what BLEU and chrF count in them. Only names of files are kept,
-not where they lay. It knows files and figures; no model, no torch.
+test set; the translations lie beside them in `evaluations/`. The card holds no text of any corpus: of a file it has
+the name (without its folder), counts and a digest, of a sentence what BLEU and chrF count in it. This module knows
+files and figures; no model, no torch.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FORMAT = 1
 
 
 class TextFile(Struct, frozen=True):
-    """A text file: its name, and its lines and SHA-256 once uncompressed (None: it was no longer there)."""
+    """A text file: its name, and the number of lines and SHA-256 of its uncompressed text (None: the file was gone)."""
 
     name: str
     lines: int | None = None
@@ -38,7 +38,7 @@ class TextFile(Struct, frozen=True):
 
 
 class Corpus(Struct, frozen=True):
-    """Aligned files, and what became of their pairs."""
+    """Aligned files, and how many of their pairs were kept or left out."""
 
     source: tuple[TextFile, ...]
     target: tuple[TextFile, ...]
@@ -46,7 +46,7 @@ class Corpus(Struct, frozen=True):
 
 
 class Training(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How the weights came about. Code, machine and precision are those of the last start; `shares` has all starts."""
+    """How the weights were trained. Code, machine and precision are the last start's; `shares` has all starts."""
 
     date: str
     version: str
@@ -54,7 +54,7 @@ class Training(Struct, frozen=True, kw_only=True, omit_defaults=True):
     machine: Machine
     precision: str
     shares: tuple[TrainingPart, ...] = ()
-    base: Base | None = None  # the model that it was fine-tuned from, whose own training is not counted here
+    base: Base | None = None  # the model that it was fine-tuned from; its own training is not counted here
     seed: int
     steps: int
     target_tokens: int
@@ -67,7 +67,7 @@ class Training(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Evaluation(Struct, frozen=True, kw_only=True):
-    """The scores on one test set. `sha256` is that of the digests of source and references."""
+    """The scores on one test set. `sha256` is a digest of the digests of source and references."""
 
     name: str
     sha256: str
@@ -87,7 +87,7 @@ class Evaluation(Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> tuple[str, str, int, float, str, str]:
-        """A test set is its name and what is in it; another search, or another language, makes another score."""
+        """What identifies a score: the test set by name and content, the search, and the language."""
         return self.name, self.sha256, self.beam_size, self.alpha, self.engine, self.report.language
 
     @property
@@ -97,17 +97,17 @@ class Evaluation(Struct, frozen=True, kw_only=True):
 
     @property
     def conditions(self) -> tuple[str, str, str]:
-        """What scores share that can be compared, or averaged over seeds: test set, kind of BLEU and search."""
+        """What must be equal to compare scores or average them over seeds: test set, kind of BLEU and search."""
         return self.sha256, self.report.bleu.signature, self.search
 
     @property
     def file_name(self) -> str:
-        """Where in `evaluations/` the translations lie."""
+        """The name of the translations' file in `evaluations/`."""
         search = f"beam{self.beam_size}-alpha{self.alpha}-{self.engine.replace(' ', '-')}"
         return f"{self.name}.{self.sha256[:8]}.{search}.txt"
 
     def with_contrast_of(self, older: Evaluation) -> Evaluation:
-        """These scores, and the contrastive accuracy of older ones of the same weights."""
+        """These scores with the contrastive accuracy of older scores of the same weights."""
         report = msgspec.structs.replace(self.report, contrastive_accuracy=older.report.contrastive_accuracy)
         return msgspec.structs.replace(self, contrast=older.contrast, report=report)
 
@@ -131,9 +131,9 @@ class Card(Struct, frozen=True, kw_only=True):
         return msgspec.json.format(msgspec.json.encode(self), indent=1).decode() + "\n"
 
     def with_evaluation(self, evaluation: Evaluation) -> Card:
-        """The card with these scores added, or in the place of older ones on the same test set that were made alike.
+        """The card with these scores, which replace older ones with the same key.
 
-        A contrastive accuracy that is not measured again stays: the weights are the same.
+        A contrastive accuracy that is not measured again is kept, as the weights are the same.
         """
         others = [each for each in self.evaluations if each.key != evaluation.key]
         for older in self.evaluations:
@@ -143,7 +143,7 @@ class Card(Struct, frozen=True, kw_only=True):
 
 
 def load_card(path: str | Path) -> Card:
-    """The card of a run folder or model folder, or one in a file."""
+    """Read the card of a run folder or a model folder, or a card's file."""
     file = _card_file(Path(path))
     try:
         card = msgspec.json.decode(file.read_bytes(), type=Card)

@@ -1,7 +1,7 @@
 """Cards side by side: what they differ in, and which is better on the test sets that they share.
 
 Two cards are compared over the sentences of a test set (paired bootstrap), two recipes over their seeds (t-tests).
-It knows cards and figures; how a single card is shown, and a table written, is `card_tables.py`'s.
+It knows cards and figures; a single card is shown by `card_tables.py`.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ CAUTION = (
 
 
 class Row(Struct, frozen=True):
-    """Cards that stand together in one row: one, or those of several seeds."""
+    """The cards of one row: one, or those of several seeds."""
 
     name: str
     cards: tuple[Card, ...]
 
 
 class Cell(Struct, frozen=True):
-    """A figure of a row: the mean over its cards, and their standard deviation where there are several."""
+    """A figure of a row: the mean over its cards, and the standard deviation if there are several."""
 
     mean: float
     spread: float | None = None
@@ -53,10 +53,10 @@ class Cell(Struct, frozen=True):
 
 
 class Line(Struct, frozen=True):
-    """A row's figures on one test set, searched in one way; seeds are those of the cards that have such figures.
+    """A row's figures on one test set with one search, and the seeds of the cards that have them.
 
-    The comparisons are with the first row that was searched alike: over sentences by paired bootstrap, which has a
-    caution, or over seeds.
+    It is compared with the first row that has the same search: over sentences by paired bootstrap, with a caution, or
+    over seeds.
     """
 
     name: str
@@ -69,7 +69,7 @@ class Line(Struct, frozen=True):
 
 
 class Block(Struct, frozen=True):
-    """One test set and one kind of BLEU, and every row that was so scored on it."""
+    """One test set and one kind of BLEU, and the rows that have such scores."""
 
     test: str
     sha256: str
@@ -78,7 +78,7 @@ class Block(Struct, frozen=True):
 
 
 def told_apart(cards: Sequence[Card], places: Sequence[str]) -> list[Card]:
-    """Cards of one name and one seed, as runs of one recipe with other settings are, named by where they lie too."""
+    """The cards; the name of those that share name and seed gets their place added."""
     keys = [(card.name, card.training and card.training.seed) for card in cards]
     return [
         msgspec.structs.replace(card, name=f"{card.name} ({place})") if keys.count(key) > 1 else card
@@ -87,14 +87,15 @@ def told_apart(cards: Sequence[Card], places: Sequence[str]) -> list[Card]:
 
 
 def rows_of(cards: Sequence[Card]) -> list[Row]:
-    """One row a card."""
+    """A row for each card."""
     return [Row(card.name, (card,)) for card in cards]
 
 
 def rows_by_recipe(cards: Sequence[Card]) -> list[Row]:
-    """Cards that differ in nothing but the seed make one row, named as its first that was scored.
+    """A row for all cards that differ only in the seed, named after the first one with scores.
 
-    Of several cards of one model the fullest counts; of one seed, as runs on two machines are, one counts in a row.
+    Of several cards of one model the one with the most scores counts. A row has each seed once: a second run with the
+    same seed, as on another machine, gets a row of its own.
     """
     groups: dict[bytes, dict[str, Card]] = {}
     for card in cards:
@@ -121,12 +122,12 @@ def _seed(card: Card) -> int | None:
 
 
 def _recipe(card: Card) -> bytes:
-    """What two cards share that differ in the seed alone: settings but train.seed, text, sizes, numbers, history."""
+    """What cards that differ only in the seed share: all other settings, text, vocabulary size, precision, history."""
     config, training = _resolved(card), card.training
     config["train"].pop("seed", None)
     if training is None:
         return msgspec.json.encode([config, card.vocab_size], order="sorted")
-    for name in TEXT_FILES:  # what is in them counts
+    for name in TEXT_FILES:  # their content counts
         config["data"].pop(name, None)
     began_from = training.base and training.base.weights_sha256
     history = [precisions(training), began_from, _other_ends(training, config)]
@@ -134,14 +135,14 @@ def _recipe(card: Card) -> bytes:
 
 
 def _texts(training: Training) -> list[list[str]]:
-    """Each side's text by what is in it; by its name where that is not known."""
+    """The digest of each file of each side, or its name if the digest is not known."""
     corpora = [corpus for corpus in (training.training, training.validation) if corpus]
     sides = [side for corpus in corpora for side in (corpus.source, corpus.target)]
     return [[file.sha256 or file.name for file in side] for side in sides]
 
 
 def _other_ends(training: Training, config: Layer) -> list[str]:
-    """Ends that the run had while its rate was not that for the end it has; "?": one that is not known."""
+    """Earlier plans of the run's end under which its learning rate was another; "?" for one that is not known."""
     now, is_cooled = _end(**config["train"]), bool(config["train"].get("cooldown_steps"))
     found, done = [], training.steps - sum(share.steps for share in training.shares)
     for share in training.shares:
@@ -158,7 +159,7 @@ def _end(steps: int = 0, cooldown_steps: int = 0, **_: Any) -> dict[str, int]:
 
 
 def _resolved(card: Card) -> Layer:
-    """The settings of a card. One that it does not name came later: it is at its default, as new ones are off by it."""
+    """The settings of a card. Settings that are newer than the card are at their default, which is off."""
     config, defaults = card.config, to_layer(Config())
     return {section: defaults.get(section, {}) | config.get(section, {}) for section in defaults | config}
 
@@ -171,7 +172,7 @@ class Scored(Struct, frozen=True):
 
 
 def scored_alike(row: Row) -> dict[tuple[str, str, str], list[Scored]]:
-    """The scores of a row by `Evaluation.conditions`; a card that has a test set under two names counts once."""
+    """The scores of a row by `Evaluation.conditions`; a card with one test set under two names counts once."""
     found: dict[tuple[str, str, str], list[Scored]] = {}
     for card in row.cards:
         for evaluation in card.evaluations:
@@ -182,7 +183,7 @@ def scored_alike(row: Row) -> dict[tuple[str, str, str], list[Scored]]:
 
 
 def blocks(rows: Sequence[Row], over: Over = "sentences") -> list[Block]:
-    """Every test set and kind of BLEU, in the order in which the cards name them."""
+    """A block for every test set and kind of BLEU, in the order of the cards."""
     kinds = {each.conditions[:2]: each.name for row in rows for card in row.cards for each in card.evaluations}
     return [Block(name, *kind, tuple(_lines(kind, rows, over))) for kind, name in kinds.items()]
 
@@ -205,7 +206,7 @@ def _line(row: Row, search: str, scored: Sequence[Scored]) -> Line:
 
 
 def _compared(line: Line, baseline: Sequence[Scored], scored: Sequence[Scored], over: Over) -> Line:
-    """The line with its comparisons; over sentences there are none between rows of several seeds."""
+    """The line with its comparisons; rows of several seeds are not compared over sentences."""
     if over == "seeds":
         return msgspec.structs.replace(line, seed_comparisons=compare_rows(baseline, scored))
     if len(baseline) > 1 or len(scored) > 1:
@@ -220,7 +221,7 @@ def compare_rows(baseline: Sequence[Scored], system: Sequence[Scored]) -> dict[s
 
 
 def _by_seed(metric: str, scored: Sequence[Scored]) -> dict[str, float]:
-    """A score by seed; a card whose seed is not known has one that no other card has."""
+    """A score by seed; a card of unknown seed gets a key of its own."""
     found = {}
     for each in scored:
         seed, report = _seed(each.card), each.evaluation.report
@@ -230,7 +231,7 @@ def _by_seed(metric: str, scored: Sequence[Scored]) -> dict[str, float]:
 
 
 def cell(values: Sequence[float | None]) -> Cell | None:
-    """Mean and standard deviation; None where a value is missing."""
+    """Mean and standard deviation; None if a value is missing."""
     known = [value for value in values if value is not None]
     if not known or len(known) < len(values):
         return None
@@ -238,7 +239,7 @@ def cell(values: Sequence[float | None]) -> Cell | None:
 
 
 def compare(baseline: Evaluation, system: Evaluation) -> dict[str, Comparison]:
-    """Paired bootstrap on what both cards counted in each sentence, under the same conditions."""
+    """Paired bootstrap on the sentence counts of both cards, under the same conditions."""
     shared = [name for name in (BLEU, CHRF) if name in baseline.sentence_counts and name in system.sentence_counts]
     return {
         name: paired_bootstrap(
@@ -260,7 +261,7 @@ FIGURES: dict[str, Callable[[Report], float | None]] = {
 
 
 def _figures(evaluation: Evaluation) -> dict[str, float | None]:
-    """By the names of their columns. A contrast has the digest of its pairs in its name: of others it is another."""
+    """Figures by the names of their columns; that of a contrast is named by the digest of its pairs."""
     figures = {name: value(evaluation.report) for name, value in FIGURES.items()}
     if (accuracy := evaluation.report.contrastive_accuracy) is not None:
         digest = (evaluation.contrast and evaluation.contrast.sha256) or "?"
@@ -269,7 +270,7 @@ def _figures(evaluation: Evaluation) -> dict[str, float | None]:
 
 
 def side_by_side(rows: Sequence[Row], form: Form, over: Over = "sentences") -> str:
-    """Several rows as one table a test set, behind tables of how they were trained and what they differ in."""
+    """A table for each test set, after tables of how the rows were trained and in which settings they differ."""
     settings, tests = _setting_rows(rows), blocks(rows, over)
     sections = [Section("Training", _training_rows(rows))]
     sections += [Section("Settings that differ", settings)] if len(settings) > 1 else []
@@ -306,9 +307,9 @@ def _setting_rows(rows: Sequence[Row]) -> Rows:
 
 
 def _settings(card: Card) -> dict[str, str]:
-    """The settings of a card, its training text in short, and what it was fine-tuned from."""
+    """The settings of a card, short digests of its text, and the model it was fine-tuned from."""
     config, training = _resolved(card), card.training
-    for name in TEXT_FILES:  # packed or not, it is the same text
+    for name in TEXT_FILES:  # the same text, compressed or not
         config["data"][name] = [uncompressed(Path(file)).name for file in config["data"].get(name, ())]
     settings = {
         f"{section}.{name}": " ".join(value) if isinstance(value, list) else str(value)
@@ -319,7 +320,7 @@ def _settings(card: Card) -> dict[str, str]:
 
 
 def _history(training: Training, config: Layer) -> dict[str, str]:
-    """What is no setting, and makes another recipe all the same."""
+    """What makes another recipe and is not a setting."""
     texts = {
         f"{part} text, SHA-256": " ".join((file.sha256 or "?")[:8] for file in (*corpus.source, *corpus.target))
         for part, corpus in (("training", training.training), ("validation", training.validation))

@@ -66,7 +66,7 @@ def _training_facts(training: Training, config: Layer) -> Rows:
 
 
 def base(training: Training) -> str:
-    """The model that it was fine-tuned from; empty: none."""
+    """The model that it was fine-tuned from; empty if there is none."""
     return f"{training.base.name}, weights {training.base.weights_sha256[:8]}" if training.base else ""
 
 
@@ -91,12 +91,12 @@ def machines(*trainings: Training) -> str:
 
 
 def precisions(*trainings: Training) -> str:
-    """The numbers that were computed in, of all starts."""
+    """The precisions of all starts."""
     return _all(trainings, lambda made: made.precision)
 
 
 def _all(trainings: Sequence[Training], say: Callable[[Training | TrainingPart], str]) -> str:
-    """What differs between starts, in their order; a card without starts speaks of one."""
+    """The distinct answers of all starts, in order; a card that lists no starts counts as one."""
     starts = [start for training in trainings for start in training.shares or (training,)]
     return "; ".join(dict.fromkeys(map(say, starts)))
 
@@ -111,7 +111,7 @@ def _start_rows(training: Training) -> Rows:
 
 
 def _planned(share: TrainingPart) -> str:
-    """How long the run was to be, by this start: what the learning rate followed, where it cools down."""
+    """The length of the run that this start planned, and its cooldown."""
     cooldown = f", the last {share.cooldown_steps:,} cool down" if share.cooldown_steps else ""
     return f"{share.planned_steps:,}{cooldown}" if share.planned_steps else "not known"
 
@@ -135,7 +135,7 @@ def _kept(corpus: Corpus) -> str:
 
 
 def _left_out(corpus: Corpus) -> str:
-    """What became of the others, and how much text there is."""
+    """The other counts: pairs that were left out, and tokens."""
     return ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in corpus.counts.items() if name != "kept")
 
 

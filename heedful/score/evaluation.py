@@ -1,7 +1,7 @@
 """Strings in, `Report` out: how good translations are (§6), with all that is needed to publish the figures.
 
 `evaluate` scores lines, `evaluate_files` scores files, `evaluate_model` translates first. Perplexity (Table 3) and
-contrastive accuracy are made from log-probabilities that the caller has. Nothing here knows a model: a translator is
+contrastive accuracy are computed from the caller's log-probabilities. Nothing here knows a model: a translator is
 anything with `translate`, and torch is not imported.
 """
 
@@ -68,7 +68,7 @@ def evaluate(
 def evaluate_files(
     hypotheses: str | PathLike[str], references: Iterable[str | PathLike[str]], *, language: str = ""
 ) -> Report:
-    """Score a file (- is stdin) against one or several; the language is that of the first whose name says one."""
+    """Score a file (- is stdin) against references; the language is the first one in a reference's name."""
     if isinstance(references, str | PathLike):
         raise TypeError("evaluate_files takes a list of references; put the path in brackets: [reference]")
     scored, paths = Path(hypotheses), [Path(reference) for reference in references]
@@ -94,7 +94,7 @@ def evaluate_model(
 ) -> Report:
     """Translate the source, each line as one segment, and score what came out.
 
-    Lines are counted before the work begins.
+    The numbers of lines are checked first.
     """
     lines, targets = _lines(source_lines), list(map(_lines, references))
     _check_language(language)
@@ -135,7 +135,7 @@ def contrastive_accuracy(right_log_probs: Sequence[float], wrong_log_probs: Sequ
 
 
 def _lines(texts: Iterable[str]) -> list[str]:
-    """A list of strings, whatever gives them; a string itself is none."""
+    """A list of strings from any iterable of strings, except a string itself."""
     is_list = isinstance(texts, Iterable) and not isinstance(texts, str)
     lines = list(texts) if is_list else []
     wrong = [line for line in lines if not isinstance(line, str)] if is_list else [texts]
@@ -146,7 +146,7 @@ def _lines(texts: Iterable[str]) -> list[str]:
 
 
 def _check_language(language: str) -> None:
-    """Before a model is set to work."""
+    """Raise for anything but a string, before a model has to work."""
     if not isinstance(language, str):
         raise TypeError(f'language is a code such as "de", or "" where it is not known, not {language!r}')
 
@@ -197,7 +197,7 @@ def _report(hypotheses: Sequence[str], references: References, language: str) ->
 
 
 def _notes(hypotheses: Sequence[str], references: References) -> list[str]:
-    """What a careful reader would want to know before believing the figures."""
+    """What a careful reader would want to know about the lines."""
     notes, total = [], len(hypotheses)
     if empty := _count(hypotheses, lambda line: not line.strip()):
         notes.append(f"{empty} of {total} hypotheses are empty")
@@ -222,14 +222,14 @@ def _notes(hypotheses: Sequence[str], references: References) -> list[str]:
 
 
 def _language_notes(language: str) -> list[str]:
-    """A name instead of a code would leave the paper's BLEU out without a word."""
+    """Note a name instead of a code: without the note, the paper's BLEU would be missing silently."""
     if not language or is_code(language):
         return []
     return [f"{language!r} is no code of a language, such as de: metrics of one language were not chosen by it"]
 
 
 def _tokenizer_notes(tokenizer: TokenizerChoice, reference: Sequence[str]) -> list[str]:
-    """Files without a name that says so, and names such as .kr, leave Korean to 13a."""
+    """Note text that 13a does not suit: a file's name may not say its language, or wrongly, as .kr does."""
     language = language_of_letters(reference) if tokenizer.name == "13a" else ""
     if not language:
         return []

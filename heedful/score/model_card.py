@@ -31,7 +31,7 @@ from heedful.score.run_history import Base, Place, Start, TrainingPart, begin, r
 
 
 def new_card(files: ModelFiles, name: str = "") -> Card:
-    """What can be said of any model; it is named after its folder unless told."""
+    """A card with what is known of any model; the default name is that of its folder."""
     folder, config = Path(os.path.abspath(files.config.parent)), load_config(files.config)
     return Card(
         name=name or (folder.parent.name if folder.name == MODEL else folder.name),
@@ -45,18 +45,18 @@ def new_card(files: ModelFiles, name: str = "") -> Card:
 
 
 def card_of(files: ModelFiles) -> Card | None:
-    """The card that lies there, if it speaks of these weights."""
+    """The card beside a model, if it is about these weights."""
     card = card_in(files.config.parent)
     return card if card and card.weights_sha256 == weights_digest(files.weights) else None
 
 
 def card_in(folder: Path) -> Card | None:
-    """The card of a model folder; one that cannot be read is an error, for it is not to be written over."""
+    """The card of a model folder; one that cannot be read is an error, as it must not be replaced."""
     return load_card(folder / CARD) if (folder / CARD).is_file() else None
 
 
 def base_of(files: ModelFiles) -> Base:
-    """A model, as the card of one that is fine-tuned from it will name it; a card that cannot be read names nothing."""
+    """How the card of a fine-tuned model names the model that it began from; a card that cannot be read is ignored."""
     card = None
     with suppress(CheckpointError):
         card = card_of(files)
@@ -143,14 +143,14 @@ def _training(run: Path, facts: RunFacts, averaged_steps: Sequence[int], starts:
 
 
 def _gpu_hours(done: Sequence[TrainingPart], steps: int) -> float | None:
-    """Of all starts together; None without a GPU, or where a start is not known."""
+    """The GPU-hours of all starts; None without a GPU, or if a start is not known."""
     if sum(share.steps for share in done) < steps or not any(share.machine.gpu for share in done):
         return None
     return sum(share.machine.num_gpus * share.seconds for share in done) / 3600
 
 
 def _corpus(shards: Path, source: Sequence[str], target: Sequence[str], encoding: Encoding) -> Corpus:
-    """Counts are those of the shards; digests only of files that still hold what the shards were made from."""
+    """The counts of the shards, and digests of the files that still hold the text of the shards."""
     sources, targets = [Path(name) for name in source], [Path(name) for name in target]
     try:
         same = is_current(shards, sources, targets, encoding)

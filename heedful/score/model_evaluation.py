@@ -32,7 +32,7 @@ from heedful.translate.translation import Translation, Translator
 
 @dataclass(frozen=True, slots=True)
 class Evaluated:
-    """The scores on a test set, the translations that were scored, and whose they are."""
+    """The scores on a test set, the translations that were scored, and the weights that made them."""
 
     evaluation: Evaluation
     translations: tuple[str, ...]
@@ -41,7 +41,7 @@ class Evaluated:
 
 @dataclass(frozen=True, slots=True)
 class _TestSet:
-    """What is in the files of a test set, and the files as the card names them."""
+    """The content of a test set's files, and how the card names them."""
 
     names: tuple[str, ...]  # of source and references, for errors
     source_file: TextFile
@@ -53,7 +53,7 @@ class _TestSet:
 
 
 class _Recorder:
-    """A translator that remembers what it said, and how long it took."""
+    """A translator that remembers its translations, and how long they took."""
 
     def __init__(self, translator: Translator) -> None:
         self.translator, self.texts, self.seconds = translator, list[str](), 0.0
@@ -78,7 +78,7 @@ def evaluate_models(
     engine: str = "torch",
     precision: str = "auto",
 ) -> Evaluated:
-    """Translate with saved models, several as an ensemble, and score; how to search is theirs where it is not said."""
+    """Translate with saved models, several as an ensemble, and score; the models' search options are the defaults."""
     digest = weights_digest(find_model(models[0]).weights)
     translator = Translator.load(*models, device=device, engine=engine, precision=precision)
     own = translator.options
@@ -130,7 +130,7 @@ def evaluate_translator(
 
 
 def _read(source: Path, references: Sequence[Path], contrast: Path | None) -> _TestSet:
-    """All that is wrong with the files is said before the work begins."""
+    """Read the test set; anything wrong with its files is an error before the work begins."""
     for path in (source, *references, *([contrast] if contrast else [])):
         refuse_pipe(path)
         refuse_odd_names([path.name])
@@ -170,7 +170,7 @@ def _report(recorder: _Recorder, test: _TestSet, language: str) -> Report:
 def _perplexity_or_why_not(
     translator: Translator, lines: Sequence[str], targets: Sequence[str], language: str
 ) -> tuple[Perplexity | None, list[str]]:
-    """A long line is translated in parts, but scored whole: where positions end, that costs the perplexity alone."""
+    """A long line is translated in parts but scored as one; with too few positions there is no perplexity."""
     try:
         return reference_perplexity(translator, lines, targets, language), []
     except DataError as error:
@@ -180,9 +180,9 @@ def _perplexity_or_why_not(
 def reference_perplexity(
     translator: Translator, lines: Sequence[str], targets: Sequence[str], language: str
 ) -> Perplexity | None:
-    """Per word piece, eos included, and per word, which models of other vocabularies can be compared by.
+    """Perplexity per word piece, eos included, and per word, which compares models with different vocabularies.
 
-    What is too large for a number is left out: JSON has no word for it.
+    An infinite perplexity is left out, as JSON lacks infinity.
     """
     total, pieces = 0.0, 0
     for scored in translator.score(zip(lines, targets, strict=True)):
@@ -229,7 +229,7 @@ def card_place(model: Path) -> Path:
 def keep_on_card(model: Path, evaluated: Evaluated) -> Path:
     """Add the scores to the card of a model, and the translations beside it; returns the folder.
 
-    A run may have come to other weights while they were scored: those scores belong on no card.
+    If a run has replaced the weights meanwhile, the scores belong on no card, and an error says so.
     """
     files, folder = find_model(model), card_place(model)
     with held_in_turn(folder):

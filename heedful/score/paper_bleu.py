@@ -43,7 +43,7 @@ def has_paper_bleu(language: str) -> bool:
 
 
 def has_tokenised_bleu(language: str) -> bool:
-    """Moses's tokenizer finds words between spaces; those of Korean, Chinese, Thai and the like are others."""
+    """Whether words stand between spaces, as Moses's tokenizer expects; not in Korean, Chinese, Thai and others."""
     return base_language(language) not in ("", "ko") and has_spaces(language)
 
 

