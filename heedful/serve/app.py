@@ -28,9 +28,10 @@ from heedful.serve import deepl, libretranslate, page_api
 from heedful.serve.disconnection import CLIENT_GONE
 from heedful.serve.front import Front, front_of
 from heedful.serve.limits import Keys, Limits, RateLimit, RefusalError, busy
+from heedful.serve.pairs import load_pairs
 from heedful.serve.prometheus import MEDIA_TYPE
 from heedful.serve.queue import BatchQueue, QueueClosedError, QueueFullError
-from heedful.serve.service import Service, load_pairs, num_workers
+from heedful.serve.service import Service, num_workers
 from heedful.serve.spec import openapi
 from heedful.translate.translation import Translator
 

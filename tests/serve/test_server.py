@@ -27,9 +27,10 @@ from heedful.serve import service as served
 from heedful.serve.app import PATHS, create_app
 from heedful.serve.front import _key
 from heedful.serve.limits import Limits, RateLimit, RefusalError
+from heedful.serve.pairs import load_pairs
 from heedful.serve.parameters import Parameters
 from heedful.serve.queue import BatchQueue
-from heedful.serve.service import Service, load_pairs
+from heedful.serve.service import Service
 from heedful.translate.alignment import Aligner
 from heedful.translate.torch_engine import TorchEngine
 from heedful.translate.translation import Translator
