@@ -34,12 +34,13 @@ PACKING_SECONDS = 8.0
 
 def tokenising(source: Path, target: Path, tokenizer: Path, run: Path) -> dict[str, Any]:
     """Files → shards, in sentences a second (both sides counted)."""
-    from heedful.train.run.pipeline import prepare_run
-    from heedful.train.run.planning import Order
+    from heedful.train.run.plan import TrainingRequest, decide
+    from heedful.train.run.start import prepare_run
 
     data = {"source": [str(source)], "target": [str(target)]}
     started = time.perf_counter()
-    prepare_run(Order(run, "base", ({"data": data, "tokenizer": {"model": str(tokenizer)}},)), say=print)
+    request = TrainingRequest(run, "base", ({"data": data, "tokenizer": {"model": str(tokenizer)}},))
+    prepare_run(decide(request), say=print)
     seconds = time.perf_counter() - started
     lines = 2 * json.loads((run / "data" / "train" / "record.json").read_text(encoding="utf-8"))["counts"]["read"]
     return {"sentences": lines, "seconds": round(seconds, 2), "sentences/s": round(lines / seconds)}

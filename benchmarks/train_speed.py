@@ -36,8 +36,8 @@ from heedful.model.checkpoint import load_config
 from heedful.train import loop as training
 from heedful.train.batching import Numbers, make_batch, micro_batches, prefetched
 from heedful.train.loop import Record, StepRecord
-from heedful.train.run.pipeline import run_training
-from heedful.train.run.planning import Order
+from heedful.train.run.plan import TrainingRequest, decide
+from heedful.train.run.start import carry_out
 from heedful.train.trainer import ADAM_BETAS, ADAM_EPS
 
 GPU = torch.device("cuda")
@@ -106,7 +106,8 @@ def ours(run: Path, steps: int) -> dict[str, Any]:
 
     torch.cuda.reset_peak_memory_stats()
     started = time.perf_counter()
-    run_training(Order(run, None, ({"train": {"steps": steps}},), device="cuda"), say=print, on_record=on_record)
+    plan = decide(TrainingRequest(run, None, ({"train": {"steps": steps}},), device="cuda"))
+    carry_out(plan, say=print, on_record=on_record)
     begin, end = records[0], records[-1]
     if compiled[-1] > compiled[0]:
         raise SystemExit(f"{compiled[-1] - compiled[0]} kernels or graphs were made anew after step {begin.step}")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from heedful.score.evaluation import evaluate, evaluate_files, evaluate_model
     from heedful.score.report import Report
     from heedful.train.loop import CheckpointRecord, EndRecord, PaceRecord, Scores, StepRecord, ValidationRecord
-    from heedful.train.run.pipeline import Outcome
+    from heedful.train.run.start import Outcome
     from heedful.translate.alignment import Aligner, pharaoh
     from heedful.translate.alternatives import alternatives_at, word_confidences
     from heedful.translate.engine import Sampling, SearchOptions
@@ -75,7 +75,7 @@ _HOME = {
     "heedful.errors": ("CheckpointError", "ConfigError", "DataError", "DeviceError", "HeedfulError", "TrainingError"),
     "heedful.score.evaluation": ("evaluate", "evaluate_files", "evaluate_model"),
     "heedful.score.report": ("Report",),
-    "heedful.train.run.pipeline": ("Outcome",),
+    "heedful.train.run.start": ("Outcome",),
     "heedful.train.loop": ("CheckpointRecord", "EndRecord", "PaceRecord", "Scores", "StepRecord", "ValidationRecord"),
     "heedful.translate.translation": ("Translation", "Translator"),
 }

@@ -12,15 +12,14 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from heedful.config.recipe import by_author, read_recipe
 from heedful.config.settings import Layer
 from heedful.errors import ConfigError
 from heedful.score.model_evaluation import card_place, evaluate_models, keep_on_card
 from heedful.score.report import Report
 from heedful.train.loop import Record
 from heedful.train.run.interruption import Interrupted, Interruption
-from heedful.train.run.pipeline import Outcome, run_training
-from heedful.train.run.planning import Order
+from heedful.train.run.plan import TrainingRequest, decide
+from heedful.train.run.start import Outcome, carry_out
 
 Paths: TypeAlias = str | PathLike[str] | Iterable[str | PathLike[str]]
 
@@ -54,18 +53,20 @@ def train(
     """
     if not isinstance(settings or {}, Mapping):
         raise TypeError(f'settings are a mapping, such as {{"train.steps": 500}}, not {settings!r}')
-    name, layer = read_recipe(Path(recipe)) if recipe else (None, {})
     files = {"source": source, "target": target, "valid_source": valid_source, "valid_target": valid_target}
     named = {field: _names(paths) for field, paths in files.items()}
     data: Layer = {"data": {field: names for field, names in named.items() if names}}
-    layers = (data, *(_setting(key, value) for key, value in (settings or {}).items()))
-    title = Path(recipe).stem if recipe else ""
-    files_of_settings = by_author(Path(recipe) if recipe else None, layer)
-    base = Path(from_model) if from_model else None
-    order = Order(Path(output), preset or name, layers, base, device, title, *files_of_settings)
+    request = TrainingRequest(
+        run=Path(output),
+        preset=preset,
+        layers=(data, *(_setting(key, value) for key, value in (settings or {}).items())),
+        from_model=Path(from_model) if from_model else None,
+        device=device,
+        recipe=Path(recipe) if recipe else None,
+    )
     with _interruptible() as stop:
-        return run_training(
-            order,
+        return carry_out(
+            decide(request),
             say=say or (lambda _: None),
             on_record=lambda _, record: on_record(record) if on_record else None,
             stop=stop,

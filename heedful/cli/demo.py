@@ -22,8 +22,8 @@ from heedful.data.grammar.corpus_files import write_corpus
 from heedful.errors import ConfigError, counted
 from heedful.score.card import MARKDOWN
 from heedful.score.model_evaluation import evaluate_translator, keep_on_card
-from heedful.train.run.pipeline import Outcome, interruptible, run_training
-from heedful.train.run.planning import Order
+from heedful.train.run.plan import TrainingRequest, decide
+from heedful.train.run.start import Outcome, carry_out, interruptible
 from heedful.translate.translation import Translator
 
 
@@ -44,8 +44,8 @@ def run_demo(pair: str, folder: Path, *, seed: int, steps: int | None) -> int:
         say(f"writing the built-in corpus, {pair}, to {text}")
         write_corpus(text, source, target)
     with interruptible(run, say=say) as interruption, display() as shown:
-        order = _order(text, run, source, target, seed, steps)
-        outcome = run_training(order, say=say, on_record=shown.show, stop=interruption.requested)
+        plan = decide(_request(text, run, source, target, seed, steps))
+        outcome = carry_out(plan, say=say, on_record=shown.show, stop=interruption.requested)
     if outcome.model is None:
         return interruption.exit_code
     _report(outcome, text, source, target)
@@ -60,13 +60,13 @@ def _refuse_another_pair(folder: Path, text: Path, languages: set[str]) -> None:
         raise ConfigError(f"{folder} holds the demo of {' and '.join(sorted(there))}; name another folder with -o")
 
 
-def _order(text: Path, run: Path, source: str, target: str, seed: int, steps: int | None) -> Order:
+def _request(text: Path, run: Path, source: str, target: str, seed: int, steps: int | None) -> TrainingRequest:
     files = {"source": "train", "target": "train", "valid_source": "valid", "valid_target": "valid"}
     languages = {"source": source, "target": target, "valid_source": source, "valid_target": target}
     data = {name: [str(text / f"{part}.{languages[name]}")] for name, part in files.items()}
     train: dict[str, int] = {"seed": seed} | ({"steps": steps} if steps else {})
     layer: Layer = {"data": data, "train": train}
-    return Order(run, "tiny", (layer,), device="cpu", name=f"built-in-{source}-{target}")
+    return TrainingRequest(run, "tiny", (layer,), device="cpu", name=f"built-in-{source}-{target}")
 
 
 def _report(outcome: Outcome, text: Path, source: str, target: str) -> None:

@@ -17,10 +17,9 @@ from heedful.errors import ConfigError
 OURS = PACKAGE.parent / "recipes"  # in a clone
 
 
-def by_author(path: Path | None, layer: Layer) -> tuple[Layer, Layer]:
-    """The settings of a file as those of one of our recipes, or as the user's own; the other layer is empty."""
-    is_ours = path is not None and path.resolve().parent == OURS.resolve()
-    return (layer, {}) if is_ours else ({}, layer)
+def is_ours(path: Path) -> bool:
+    """Whether a file is one of the recipes that we ship; else its settings are the user's own."""
+    return path.resolve().parent == OURS.resolve()
 
 
 def read_recipe(path: Path) -> tuple[str | None, Layer]:

@@ -35,33 +35,31 @@ class Place(Struct, frozen=True):
     seconds: float = 0.0
 
 
-class Start(Struct, frozen=True, kw_only=True):
-    """One start: its code and machine, and the place of the run at that moment."""
+class Circumstances(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """When, by which code and where a start computed, and for how many steps it was planned."""
 
-    name: str  # of the recipe; empty: there was none
     date: str
     version: str
     commit: str
     machine: Machine
     precision: str
-    place: Place
     planned_steps: int = 0  # all that the run was to have; 0: not known
     cooldown_steps: int = 0  # the last of them
 
 
-class TrainingPart(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Start(Circumstances, frozen=True, kw_only=True):
+    """One start, and the place of the run at that moment."""
+
+    name: str  # of the recipe; empty: there was none
+    place: Place
+
+
+class TrainingPart(Circumstances, frozen=True, kw_only=True):
     """The part of a run that one start trained."""
 
-    date: str
-    version: str
-    commit: str
-    machine: Machine
-    precision: str
     steps: int
     target_tokens: int
     seconds: float
-    planned_steps: int = 0
-    cooldown_steps: int = 0
 
 
 def begin(run: Path, start: Start) -> None:
@@ -103,16 +101,10 @@ def training_parts(starts: Sequence[Start], end: Place) -> tuple[TrainingPart, .
     places = [*(start.place for start in starts), end]
     return tuple(
         TrainingPart(
-            date=start.date,
-            version=start.version,
-            commit=start.commit,
-            machine=start.machine,
-            precision=start.precision,
+            **{name: getattr(start, name) for name in Circumstances.__struct_fields__},
             steps=after.step - here.step,
             target_tokens=after.target_tokens - here.target_tokens,
             seconds=after.seconds - here.seconds,
-            planned_steps=start.planned_steps,
-            cooldown_steps=start.cooldown_steps,
         )
         for start, (here, after) in zip(starts, pairwise(places), strict=True)
         if after.step > here.step

@@ -133,12 +133,12 @@ def train(
 ) -> Iterator[Record]:
     """Train until the steps are done, patience ends, or `stop` says so; yields what happens.
 
-    A stop is a checkpoint away, also where a validation is due or under way: who stops us may not wait. It is owed
-    then, and done at the next start.
+    A stop takes effect after one checkpoint, also while a validation is due or under way: that is then done at the
+    next start.
     """
     config, clock = trainer.config.train, Clock(trainer.progress.seconds)
-    if validate and trainer.progress.owes_validation:
-        stop()  # a signal is a wish from now on, also to the processes that wait for the first one
+    if validate and trainer.progress.validation_is_due:
+        stop()  # from here on a signal only sets a flag, also in the processes that wait for the first one
         yield from _validation(trainer, validate, clock)
     reason = _end(trainer, validate)
     writer, pending = CheckpointWriter(run, config), _Pending(trainer, run, clock)
@@ -150,7 +150,7 @@ def train(
             yield from pending.record()
             step = trainer.progress.step
             is_due = validate is not None and (step % config.validate_steps == 0 or step >= config.steps)
-            trainer.progress = replace(trainer.progress, seconds=clock.seconds, owes_validation=is_due)
+            trainer.progress = replace(trainer.progress, seconds=clock.seconds, validation_is_due=is_due)
             reason, minutes_up = _agreed(trainer, stop(), clock)
             pauses = is_due or minutes_up or step % config.checkpoint_steps == 0 or bool(reason)
             if step % LOG_STEPS == 0 or reason:
@@ -269,7 +269,7 @@ def _not_finite(trainer: Trainer, run: Path, steps: int) -> str:
 
 
 def _validation(trainer: Trainer, validate: Validate, clock: Clock) -> Iterator[ValidationRecord]:
-    """The validation that is owed; one that is stopped stays so, and gives no record.
+    """Validate; a validation that is stopped stays due, and gives no record.
 
     The first rank validates; the others wait, and learn the loss, on which patience depends.
     """
@@ -297,8 +297,8 @@ def _scores(trainer: Trainer, validate: Validate) -> Scores | None:
 def validated(progress: Progress, loss: float) -> Progress:
     """The progress of a run whose validation at this step gave this loss."""
     if _is_better(loss, progress.best_loss):
-        return replace(progress, best_loss=loss, validations_without_gain=0, owes_validation=False)
-    return replace(progress, validations_without_gain=progress.validations_without_gain + 1, owes_validation=False)
+        return replace(progress, best_loss=loss, validations_without_gain=0, validation_is_due=False)
+    return replace(progress, validations_without_gain=progress.validations_without_gain + 1, validation_is_due=False)
 
 
 def _is_better(loss: float, best: float | None) -> bool:
@@ -309,7 +309,7 @@ def _is_better(loss: float, best: float | None) -> bool:
 def _end(trainer: Trainer, validate: Validate | None) -> str:
     """Why the run ends where it is ("" while it goes on), but for a stop that is asked for after a step."""
     config, progress = trainer.config.train, trainer.progress
-    if validate and progress.owes_validation:
+    if validate and progress.validation_is_due:
         return "stopped"
     if progress.step >= config.steps:
         return "steps"

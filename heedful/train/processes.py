@@ -80,7 +80,7 @@ def check_micro_batches(world: World, num_micro_batches: int) -> None:
 
 
 def backends(device: torch.device) -> str:
-    """NCCL between GPUs, gloo between CPUs; tokens and wishes are counted on the host, so GPUs need both."""
+    """NCCL between GPUs, gloo between CPUs; tokens and stops are counted on the host, so GPUs need both."""
     return "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
 
 

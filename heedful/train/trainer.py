@@ -46,7 +46,7 @@ class Progress:
     skipped_steps: int = 0
     best_loss: float | None = None
     validations_without_gain: int = 0
-    owes_validation: bool = False  # that of this step was due, and the run was stopped
+    validation_is_due: bool = False  # at this step, where the run was stopped
     validation_text: str = ""  # what `best_loss` was measured on: a digest
 
 
@@ -150,7 +150,8 @@ class Trainer:
             load_weights(self.model, {n.removeprefix("weight."): t for n, t in learning.items()}, origin)
         self._restore_moments(moments, origin)
         try:
-            state = {"owes_validation": False, "validation_text": ""} | snapshot.state  # older ones do not know them
+            due = snapshot.state.get("owes_validation", False)  # its name in older checkpoints
+            state = {"validation_is_due": due, "validation_text": ""} | snapshot.state
             self.progress = msgspec.convert({name: state[name] for name in asdict(self.progress)}, Progress)
         except KeyError as error:
             raise CheckpointError(f"{origin}: the state lacks {error}; remove this checkpoint") from None

@@ -1,4 +1,4 @@
-"""A run's folder: which settings may change between two starts, the lock, and metrics that are cut back."""
+"""A run's folder: the lock, settings that are written whole, and metrics that are cut back."""
 
 import errno
 import fcntl
@@ -12,46 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from heedful.config.settings import resolve, setting
+from heedful.config.settings import resolve
 from heedful.data.atomic import unfinished
-from heedful.data.run_folder import append_metrics, cut_metrics, locked, make_plan, tidy_run, write_config
-from heedful.errors import CheckpointError, ConfigError, DataError
+from heedful.data.run_folder import append_metrics, cut_metrics, locked, tidy_run, write_config
+from heedful.errors import CheckpointError, DataError
 
 LOCKING = "import sys, time; from pathlib import Path; from heedful.data.run_folder import locked\n"
-
-
-def begin(run: Path, *settings: str) -> None:
-    """A run whose text is encoded."""
-    write_config(run, resolve(*map(setting, settings)))
-    (run / "data" / "train").mkdir(parents=True)
-
-
-def test_settings_are_free_until_something_was_made_by_them(tmp_path: Path) -> None:
-    write_config(tmp_path, resolve(setting("tokenizer.vocab_size=800")))
-    assert make_plan(tmp_path, preset_name=None, layers=[]).config.tokenizer.vocab_size == 37_000
-    begin(tmp_path, "tokenizer.vocab_size=800")
-    assert make_plan(tmp_path, preset_name=None, layers=[]).config.tokenizer.vocab_size == 800
-
-
-def test_a_new_run_takes_preset_and_layers(tmp_path: Path) -> None:
-    plan = make_plan(tmp_path, preset_name="tiny", layers=[setting("train.steps=7")])
-    assert (plan.config.train.steps, plan.config.model.d_model) == (7, 128)
-    assert plan.named == {"train.steps"}
-    assert plan.changed == {}
-
-
-def test_without_a_preset_a_new_run_is_base_and_an_old_one_stays_what_it_is(tmp_path: Path) -> None:
-    assert make_plan(tmp_path, preset_name=None, layers=[]).config.model.d_model == 512
-    begin(tmp_path, "model.d_model=64")
-    assert make_plan(tmp_path, preset_name=None, layers=[]).config.model.d_model == 64
-
-
-def test_base_named_for_a_run_of_another_size_is_refused(tmp_path: Path) -> None:
-    begin(tmp_path, "model.d_model=64")
-    with pytest.raises(
-        ConfigError, match=r"model\.d_model = 512 \(preset base\), but the run .* has 64; .* leave --preset out"
-    ):
-        make_plan(tmp_path, preset_name="base", layers=[])
 
 
 def test_settings_are_on_the_disk_before_they_take_their_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,42 +37,6 @@ def test_metrics_are_json_whatever_the_numbers_are(tmp_path: Path) -> None:
         "perplexity": None,
         "gradient_norm": None,
     }
-
-
-@pytest.mark.parametrize("text", ["train.steps=9", "train.cooldown_steps=4", "train.patience=2", "decode.alpha=1.0"])
-def test_steps_patience_and_checkpoints_may_change_and_are_named(tmp_path: Path, text: str) -> None:
-    begin(tmp_path)
-    plan = make_plan(tmp_path, preset_name=None, layers=[setting(text)])
-    assert list(plan.changed) == [text.split("=")[0]]
-
-
-def test_text_is_the_same_however_its_place_is_spelled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    begin(tmp_path, 'data.source=["a.en"]')
-    for name in ("a.en", "./a.en", str(tmp_path / "a.en")):
-        plan = make_plan(tmp_path, preset_name=None, layers=[{"data": {"source": [name]}}])
-        assert plan.changed == {}
-        assert plan.config.data.source == (str(tmp_path / "a.en"),)
-
-
-def test_a_language_may_be_named_once(tmp_path: Path) -> None:
-    begin(tmp_path)
-    plan = make_plan(tmp_path, preset_name=None, layers=[setting("data.source_language=en")])
-    assert plan.changed == {"data.source_language": ("", "en")}
-    write_config(tmp_path, plan.config)
-    with pytest.raises(ConfigError, match=r"data\.source_language = 'fr', but the run"):
-        make_plan(tmp_path, preset_name=None, layers=[setting("data.source_language=fr")])
-
-
-@pytest.mark.parametrize(
-    "text", ["model.d_ff=64", "tokenizer.vocab_size=800", "train.batch_tokens=999", "train.seed=5", "data.max_length=9"]
-)
-def test_what_shapes_model_or_data_may_not_change(tmp_path: Path, text: str) -> None:
-    begin(tmp_path)
-    name = text.split("=")[0]
-    with pytest.raises(ConfigError, match=name.replace(".", r"\.")) as caught:
-        make_plan(tmp_path, preset_name=None, layers=[setting(text)])
-    assert "\n" not in str(caught.value)
 
 
 def test_a_second_start_is_refused_while_the_first_holds_the_folder(tmp_path: Path) -> None:

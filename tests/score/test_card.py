@@ -62,7 +62,7 @@ from heedful.score.run_history import (
     read_starts,
     training_parts,
 )
-from heedful.train.run import pipeline
+from heedful.train.run import start as start_of_run
 from heedful.translate.translation import ScoredPair, Translator
 from tests.small_models import TEXT, small_model
 
@@ -561,7 +561,7 @@ def test_a_run_that_is_killed_while_it_renews_its_model_keeps_the_scores(
     evaluated(run, text)
     before = {path: path.read_bytes() for path in (run / "model").rglob("*") if path.is_file()}
 
-    def killed(*_: object) -> None:
+    def killed(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("heedful.data.language_id.fit", killed)
@@ -1116,11 +1116,11 @@ def test_the_card_of_a_fine_tuned_model_names_the_one_it_began_from(run: Path, t
     assert "| fine-tuned from |" in side_by_side(rows_of([base, load_card(tuned)]), "md")
 
 
-@pytest.mark.parametrize(("module", "name"), [(pipeline, "_keep_plan"), (checkpoint, "save_checkpoint")])
+@pytest.mark.parametrize(("module", "name"), [(start_of_run, "_keep_settings"), (checkpoint, "save_checkpoint")])
 def test_a_run_without_a_checkpoint_is_to_be_told_again_what_it_begins_from(
     run: Path, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: ModuleType, name: str
 ) -> None:
-    def killed(*_: object) -> None:
+    def killed(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
@@ -1139,11 +1139,11 @@ def test_a_run_without_a_checkpoint_is_to_be_told_again_what_it_begins_from(
 def test_before_its_text_is_encoded_a_run_may_begin_otherwise(
     run: Path, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def killed(*_: object) -> None:
+    def killed(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(pipeline, "make_tokenizer", killed)
+        patched.setattr(start_of_run, "prepare_text", killed)
         with pytest.raises(KeyboardInterrupt):
             fine_tuned(run, text, tmp_path / "new", steps=2)
     training = load_card(trained(text, tmp_path / "new")).training

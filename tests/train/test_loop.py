@@ -244,7 +244,7 @@ def test_a_validation_that_is_stopped_is_owed_and_the_run_stops_with_a_checkpoin
     assert records[-1] == EndRecord(15, "stopped")
     assert not steps_of(records, ValidationRecord)
     assert trainer.model.training
-    assert load_snapshot(step_folder(tmp_path, 15)).state["owes_validation"]
+    assert load_snapshot(step_folder(tmp_path, 15)).state["validation_is_due"]
     records = run(trainer.config, tmp_path, validate=lambda _: Scores(1.0, 2.7), trainer=trainer)
     assert steps_of(records, ValidationRecord) == [15, 30, 45]
     assert records[-1] == EndRecord(45, "steps")
@@ -260,7 +260,7 @@ class Waiting(World):
 def test_a_process_that_waits_for_a_validation_stops_with_the_first_one(tmp_path: Path) -> None:
     trainer, asked = new_trainer(config()), list[bool]()
     trainer.world = Waiting(rank=1)
-    trainer.progress = replace(trainer.progress, owes_validation=True)
+    trainer.progress = replace(trainer.progress, validation_is_due=True)
 
     def stop() -> bool:
         asked.append(True)
@@ -275,10 +275,10 @@ def test_a_process_that_waits_for_a_validation_stops_with_the_first_one(tmp_path
 
 def test_a_checkpoint_of_before_there_were_debts_owes_nothing(tmp_path: Path) -> None:
     snapshot = new_trainer(config()).snapshot()
-    del snapshot.state["owes_validation"]
+    del snapshot.state["validation_is_due"]
     trainer = new_trainer(config())
     trainer.restore(snapshot, tmp_path)
-    assert not trainer.progress.owes_validation
+    assert not trainer.progress.validation_is_due
 
 
 def test_losses_that_stay_without_a_number_end_the_run_and_name_the_last_good_checkpoint(tmp_path: Path) -> None:

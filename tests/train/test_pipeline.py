@@ -28,10 +28,10 @@ from heedful.model.checkpoint import checkpoint_steps, find_model, load_config, 
 from heedful.score.card import load_card
 from heedful.train import loop
 from heedful.train.loop import PaceRecord, Record, StepRecord, ValidationRecord
-from heedful.train.run import preparing
+from heedful.train.run import text as run_text
 from heedful.train.run.interruption import ERROR_FILE, LAUNCHER, Interrupted, Interruption, note_error
-from heedful.train.run.pipeline import Outcome, interruptible, prepare_run, run_training
-from heedful.train.run.planning import Order, plan
+from heedful.train.run.plan import TrainingRequest, decide
+from heedful.train.run.start import Outcome, carry_out, interruptible, prepare_run
 from heedful.translate.export.cache import cache_file
 from tests import ROOT
 
@@ -68,8 +68,8 @@ def files(text: Path, *, valid: bool = False) -> Layer:
 def start(run: Path, *layers: Layer, from_model: Path | None = None) -> tuple[Outcome, list[Record], list[str]]:
     said: list[str] = []
     records: list[Record] = []
-    order = Order(run, "tiny", (MODEL, TRAIN, *layers), from_model, "cpu")
-    outcome = run_training(order, say=said.append, on_record=lambda _, record: records.append(record))
+    request = TrainingRequest(run, "tiny", (MODEL, TRAIN, *layers), from_model, "cpu")
+    outcome = carry_out(decide(request), say=said.append, on_record=lambda _, record: records.append(record))
     return outcome, records, said
 
 
@@ -194,7 +194,7 @@ def test_a_finished_run_whose_weights_are_gone_is_not_taken_for_an_unfinished_on
     weights.unlink()
     with pytest.raises(CheckpointError, match=rf"{weights}: missing; heedful train -o {run} averages its checkpoints"):
         find_model(run)
-    run_training(Order(run, None, (), None, "cpu"), say=lambda _: None, on_record=lambda *_: None)
+    carry_out(decide(TrainingRequest(run, None, (), None, "cpu")), say=lambda _: None, on_record=lambda *_: None)
     assert all(torch.equal(tensor, before[name]) for name, tensor in load_tensors(find_model(run).weights).items())
 
 
@@ -249,8 +249,8 @@ def test_a_run_that_cooled_down_says_that_its_rate_rises_again(text: Path, tmp_p
 
 def test_fewer_steps_than_are_done_are_refused_and_as_many_end_the_run(text: Path, tmp_path: Path) -> None:
     stops = iter([False] * 24 + [True])
-    order = Order(tmp_path / "run", "tiny", (MODEL, TRAIN, files(text)), None, "cpu")
-    stopped = run_training(order, say=lambda _: None, on_record=lambda *_: None, stop=lambda: next(stops))
+    request = TrainingRequest(tmp_path / "run", "tiny", (MODEL, TRAIN, files(text)), None, "cpu")
+    stopped = carry_out(decide(request), say=lambda _: None, on_record=lambda *_: None, stop=lambda: next(stops))
     assert (stopped.step, stopped.model) == (25, None)
     before = contents(tmp_path / "run")
     with pytest.raises(ConfigError, match=r"train\.steps = 20, but the run .* is already at step 25; train\.steps=25"):
@@ -265,8 +265,8 @@ def test_fewer_steps_than_are_done_are_refused_and_as_many_end_the_run(text: Pat
 def stopped_at(asked: int, run: Path, *layers: Layer) -> Outcome:
     """A start that is stopped when it asks for the nth time whether it shall."""
     asks = itertools.count(1)
-    order = Order(run, "tiny", (MODEL, TRAIN, *layers), None, "cpu")
-    return run_training(order, say=lambda _: None, on_record=lambda *_: None, stop=lambda: next(asks) >= asked)
+    request = TrainingRequest(run, "tiny", (MODEL, TRAIN, *layers), None, "cpu")
+    return carry_out(decide(request), say=lambda _: None, on_record=lambda *_: None, stop=lambda: next(asks) >= asked)
 
 
 def validated(run: Path) -> list[int]:
@@ -308,7 +308,7 @@ def test_a_stop_does_not_wait_for_a_validation_and_the_next_start_does_it(
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run_training(Order(run, None, (), None, "cpu"), say=lambda _: None, on_record=die)
+        carry_out(decide(TrainingRequest(run, None, (), None, "cpu")), say=lambda _: None, on_record=die)
     assert validated(run) == [20]
 
     start(run, files(text, valid=True), often)
@@ -406,20 +406,23 @@ def end_in(stage: str, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("stage", "kept"),
     [
-        ("preparing._learn_tokenizer", "nothing was made yet, and the same command begins anew"),
-        ("pipeline.make_shards", "the vocabulary is kept in {run}, and the same command goes on from there"),
-        ("pipeline._trainer", "vocabulary and encoded text are kept in {run}, and the same command goes on from there"),
+        ("text._make_tokenizer", "nothing was made yet, and the same command begins anew"),
+        ("text._encode", "the vocabulary is kept in {run}, and the same command goes on from there"),
+        (
+            "start.make_trainer",
+            "vocabulary and encoded text are kept in {run}, and the same command goes on from there",
+        ),
     ],
 )
 def test_ctrl_c_before_the_first_step_says_what_is_kept(
     text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str, kept: str
 ) -> None:
     run, said = tmp_path / "run", list[str]()
-    order = Order(run, "tiny", (MODEL, TRAIN, files(text)), None, "cpu")
+    request = TrainingRequest(run, "tiny", (MODEL, TRAIN, files(text)), None, "cpu")
     with monkeypatch.context() as patch:
         end_in(stage, patch)
         with pytest.raises(SystemExit) as ended, interruptible(run, say=said.append):
-            run_training(order, say=lambda _: None, on_record=lambda *_: None)
+            carry_out(decide(request), say=lambda _: None, on_record=lambda *_: None)
     assert ended.value.code == 130
     assert said == [f"stopped at once; {kept.format(run=run)}"]
     assert start(run, files(text), {"train": {"steps": 1}})[0].step == 1
@@ -433,7 +436,7 @@ def test_who_is_on_the_way_out_is_not_interrupted_in_clearing_up() -> None:
         assert interruption.exit_code == 130
 
 
-@pytest.mark.parametrize("stage", ["pipeline.make_shards", "pipeline._trainer"])
+@pytest.mark.parametrize("stage", ["text._encode", "start.make_trainer"])
 def test_text_that_changed_before_the_first_step_gets_a_vocabulary_of_its_own(
     text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str
 ) -> None:
@@ -623,8 +626,8 @@ def test_fine_tuning_starts_from_the_other_models_weights(text: Path, tmp_path: 
     first, _, _ = start(tmp_path / "first", files(text))
     assert first.model is not None
     quiet: Layer = {"train": {"learning_rate_factor": 1e-6, "steps": 1}}
-    order = Order(tmp_path / "second", None, (TRAIN, files(text), quiet), first.model, "cpu")
-    run_training(order, say=lambda _: None, on_record=lambda *_: None)
+    request = TrainingRequest(tmp_path / "second", None, (TRAIN, files(text), quiet), first.model, "cpu")
+    carry_out(decide(request), say=lambda _: None, on_record=lambda *_: None)
     assert_same_weights(first.model, tmp_path / "second", tolerance=1e-4)
     assert (tmp_path / "second" / "tokenizer.model").read_bytes() == (first.model / "tokenizer.model").read_bytes()
 
@@ -635,8 +638,8 @@ def test_a_base_that_was_made_anew_before_the_first_step_brings_its_own_vocabula
 ) -> None:
     base, short = tmp_path / "base", {"train": {"steps": 1}}
     start(base, files(text), short)
-    order = Order(tmp_path / "run", "tiny", (files(text), short), base, "cpu")
-    prepare_run(order, say=lambda _: None)
+    request = TrainingRequest(tmp_path / "run", "tiny", (files(text), short), base, "cpu")
+    prepare_run(decide(request), say=lambda _: None)
     shutil.rmtree(base)
     upper = tmp_path / "upper"
     upper.mkdir()
@@ -644,7 +647,7 @@ def test_a_base_that_was_made_anew_before_the_first_step_brings_its_own_vocabula
         (upper / name).write_text((text / name).read_text(encoding="utf-8").upper(), encoding="utf-8")
     start(base, files(upper), short, {"tokenizer": {"vocab_size": size}})
     for run in ("run", "fresh"):
-        run_training(replace(order, run=tmp_path / run), say=lambda _: None, on_record=lambda *_: None)
+        carry_out(decide(replace(request, run=tmp_path / run)), say=lambda _: None, on_record=lambda *_: None)
     assert_same_weights(tmp_path / "run", tmp_path / "fresh")
     assert (tmp_path / "run" / "tokenizer.model").read_bytes() == (base / "tokenizer.model").read_bytes()
     assert load_config(tmp_path / "run" / "config.toml").tokenizer.vocab_size == size
@@ -655,30 +658,34 @@ def test_fine_tuning_with_another_size_is_refused_before_anything_is_made(
     text: Path, tmp_path: Path, name: str, size: int
 ) -> None:
     first, _, _ = start(tmp_path / "first", files(text), {"train": {"steps": 1}})
-    order = Order(tmp_path / "second", None, (files(text), {"model": {name: size, "dropout": 0.3}}), first.run, "cpu")
+    request = TrainingRequest(
+        tmp_path / "second", None, (files(text), {"model": {name: size, "dropout": 0.3}}), first.run, "cpu"
+    )
     with pytest.raises(
         ConfigError, match=rf"model\.{name} = {size}, but the model .*first has {MODEL['model'][name]},"
     ):
-        plan(order)
+        decide(request)
     spelled: Layer = {"model": {"dropout": 0.3, "num_encoder_layers": MODEL["model"]["num_layers"]}}  # as it is anyway
-    assert plan(replace(order, layers=(files(text), spelled))).config.model.dropout == 0.3
+    assert decide(replace(request, layers=(files(text), spelled))).config.model.dropout == 0.3
 
 
 def test_a_vocabulary_that_is_reused_has_the_size_that_it_has(text: Path, tmp_path: Path) -> None:
     first, _, _ = start(tmp_path / "first", files(text), {"train": {"steps": 1}})
     data, second = {"data": TRAIN["data"] | files(text)["data"]}, tmp_path / "second"
-    order = Order(second, "tiny", (data, {"train": {"steps": 1}}), first.run, "cpu")
+    request = TrainingRequest(second, "tiny", (data, {"train": {"steps": 1}}), first.run, "cpu")
     for _ in range(2):  # also when the same command is given again
-        run_training(order, say=lambda _: None, on_record=lambda *_: None)
+        carry_out(decide(request), say=lambda _: None, on_record=lambda *_: None)
         for folder in (second, second / "model"):
             assert load_config(folder / "config.toml").tokenizer.vocab_size == 288
     own: Layer = {"tokenizer": {"model": str(first.run / "tokenizer.model")}}
-    assert plan(Order(tmp_path / "third", "tiny", (data, own), None, "cpu")).config.tokenizer.vocab_size == 288
-    for refused in (order, replace(order, run=tmp_path / "fourth")):
+    assert (
+        decide(TrainingRequest(tmp_path / "third", "tiny", (data, own), None, "cpu")).config.tokenizer.vocab_size == 288
+    )
+    for refused in (request, replace(request, run=tmp_path / "fourth")):
         with pytest.raises(
             ConfigError, match=r"tokenizer\.vocab_size = 500, but .*tokenizer\.model has 288 word pieces"
         ):
-            plan(replace(refused, layers=(data, {"tokenizer": {"vocab_size": 500}})))
+            decide(replace(refused, layers=(data, {"tokenizer": {"vocab_size": 500}})))
 
 
 def test_a_run_goes_on_however_its_files_are_spelled(
@@ -794,8 +801,8 @@ def test_text_that_changes_while_a_run_learns_does_not_cost_its_model(text: Path
     def empty(config: Config, record: Record) -> None:
         (folder / "train.yy").write_text("", encoding="utf-8")
 
-    order = Order(tmp_path / "run", "tiny", (MODEL, TRAIN, files(folder)), None, "cpu")
-    outcome = run_training(order, say=lambda _: None, on_record=empty)
+    request = TrainingRequest(tmp_path / "run", "tiny", (MODEL, TRAIN, files(folder)), None, "cpu")
+    outcome = carry_out(decide(request), say=lambda _: None, on_record=empty)
     assert outcome.model
     assert find_model(outcome.model).weights.exists()
     assert not (outcome.model / "languages.json").exists()  # of what is there now nothing is said
@@ -810,9 +817,11 @@ def test_encoded_text_that_was_removed_is_made_anew_and_the_run_stays_what_it_is
     lost = tmp_path / "run" / harm
     shutil.rmtree(lost) if lost.is_dir() else lost.write_bytes(b"")
     vocabulary = (tmp_path / "run" / "tokenizer.model").read_bytes()
-    order = Order(tmp_path / "run", None, (files(text), {"train": {"steps": 20}}), None, "cpu")  # no word of its sizes
+    request = TrainingRequest(
+        tmp_path / "run", None, (files(text), {"train": {"steps": 20}}), None, "cpu"
+    )  # no word of its sizes
     said: list[str] = []
-    run_training(order, say=said.append, on_record=lambda _, record: None)
+    carry_out(decide(request), say=said.append, on_record=lambda _, record: None)
     assert any("is made anew" in line for line in said)
     assert (tmp_path / "run" / "tokenizer.model").read_bytes() == vocabulary
     assert_same_weights(tmp_path / "run", tmp_path / "whole")
@@ -889,7 +898,7 @@ def test_text_from_a_pipe_is_refused_before_any_is_read(text: Path, tmp_path: Pa
     os.mkfifo(tmp_path / "pipe.xx")
     layers = files(text, valid=True), {"data": {name: [str(tmp_path / "pipe.xx")]}}
     with pytest.raises(DataError, match=r"pipe\.xx is not a regular file, .* write it to a file"):
-        plan(Order(tmp_path / "run", "tiny", layers, None, "cpu"))
+        decide(TrainingRequest(tmp_path / "run", "tiny", layers, None, "cpu"))
 
 
 @pytest.mark.parametrize(("given", "file"), [("valid_source", "valid.xx"), ("valid_target", "valid.yy")])
@@ -959,8 +968,8 @@ def test_who_waits_for_a_large_text_hears_how_far_it_is(
 ) -> None:
     slow = {"train": {"steps": 1}}
     _, _, quiet = start(tmp_path / "quick", files(text), slow)
-    monkeypatch.setattr(preparing, "QUIET_SECONDS", 0.0)
-    monkeypatch.setattr(preparing, "FEW_PAIRS", 50)
+    monkeypatch.setattr(run_text, "QUIET_SECONDS", 0.0)
+    monkeypatch.setattr(run_text, "FEW_PAIRS", 50)
     _, _, said = start(tmp_path / "slow", files(text), slow)
     assert not [line for line in quiet if "so far" in line]
     assert "vocabulary: 50 pairs read so far" in said
@@ -984,6 +993,6 @@ def test_a_vocabulary_that_the_text_cannot_fill_is_refused_when_it_was_asked_for
 def test_a_presets_vocabulary_shrinks_to_what_the_text_fills(text: Path, tmp_path: Path) -> None:
     training: Layer = {"train": TRAIN["train"] | {"steps": 1}, "data": TRAIN["data"]}
     said: list[str] = []
-    order = Order(tmp_path / "run", "tiny", (MODEL, training, files(text)), None, "cpu")
-    run_training(order, say=said.append, on_record=lambda *_: None)
+    request = TrainingRequest(tmp_path / "run", "tiny", (MODEL, training, files(text)), None, "cpu")
+    carry_out(decide(request), say=said.append, on_record=lambda *_: None)
     assert any("does not fill the preset's 1,600" in line for line in said)

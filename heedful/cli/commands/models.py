@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from heedful.cli.commands.options import FILE, layers_of, preset_option, recipe_argument, set_option
+from heedful.cli.commands.options import FILE, flag_layers, preset_option, recipe_argument, set_option
 from heedful.cli.messages import say
 from heedful.errors import counted
 
@@ -69,11 +69,13 @@ def config(recipe: Path | None, preset: str | None, settings: tuple[str, ...]) -
 
     Sizes that follow from others unless they are set stand behind a #.
     """
+    from heedful.config.recipe import read_recipe
     from heedful.config.settings import DEFAULT_PRESET, all_settings, resolve
     from heedful.config.settings import preset as preset_layer
 
-    name, layers = layers_of(recipe, preset, {}, settings)
-    click.echo(all_settings(resolve(preset_layer(name or DEFAULT_PRESET), *layers)), nl=False)
+    named, of_recipe = read_recipe(recipe) if recipe else (None, {})
+    of_preset = preset_layer(preset or named or DEFAULT_PRESET)
+    click.echo(all_settings(resolve(of_preset, of_recipe, *flag_layers({}, settings))), nl=False)
 
 
 @click.command(short_help="Average the weights of several checkpoints.")

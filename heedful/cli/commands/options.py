@@ -54,17 +54,13 @@ preset_option = click.option("--preset", metavar="NAME", help="tiny, small, base
 recipe_argument = click.argument("recipe", type=FILE, required=False)
 
 
-def layers_of(
-    recipe: Path | None, preset: str | None, flags: Layer, settings: tuple[str, ...]
-) -> tuple[str | None, list[Layer]]:
-    """The preset's name, and recipe < flags < --set."""
-    from heedful.config.recipe import read_recipe
+def flag_layers(flags: Layer, settings: tuple[str, ...]) -> list[Layer]:
+    """The flags that are settings, and what `--set` says, which comes last."""
     from heedful.config.settings import setting
 
-    named, recipe_layer = read_recipe(recipe) if recipe else (None, {})
     layers = [setting(text) for text in settings]
     _refuse_two_values(flags, layers)
-    return preset or named, [recipe_layer, flags, *layers]
+    return [flags, *layers]
 
 
 def _refuse_two_values(flags: Layer, settings: list[Layer]) -> None:

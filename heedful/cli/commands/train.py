@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from heedful.cli.commands.models import echo_sizes
-from heedful.cli.commands.options import FILE, device_option, layers_of, preset_option, recipe_argument, set_option
+from heedful.cli.commands.options import FILE, device_option, flag_layers, preset_option, recipe_argument, set_option
 from heedful.cli.messages import say
 
 if TYPE_CHECKING:
-    from heedful.config.settings import Config, Layer
-    from heedful.train.run.planning import Order
+    from heedful.config.settings import Layer
+    from heedful.train.run.plan import Plan, TrainingRequest
 
 
 @click.command(short_help="Train from aligned text files, or go on.")
@@ -46,15 +46,13 @@ def train(
     **flags: Any,
 ) -> None:
     """Train a translator from aligned text files, or go on with a run."""
-    from heedful.config.recipe import by_author
-    from heedful.train.run.planning import Order
+    from heedful.train.run.plan import TrainingRequest, decide
 
-    name, (of_file, *layers) = layers_of(recipe, preset, _flag_layer(**flags), settings)
-    title = recipe.stem if recipe else ""
-    order = Order(run, name, tuple(layers), from_model, device, title, *by_author(recipe, of_file))
+    layers = tuple(flag_layers(_flag_layer(**flags), settings))
+    request = TrainingRequest(run, preset, layers, from_model, device, recipe)
     if dry_run:
-        return _dry_run(order, nproc)
-    sys.exit(_launch(order, nproc) if nproc > 1 else _train_here(order))
+        return _dry_run(decide(request), nproc)
+    sys.exit(_launch(request, nproc) if nproc > 1 else _train_here(request))
 
 
 def _flag_layer(
@@ -72,15 +70,16 @@ def _flag_layer(
     return {"data": data, "train": {name: value for name, value in training.items() if value is not None}}
 
 
-def _train_here(order: Order) -> int:
+def _train_here(request: TrainingRequest) -> int:
     """Train in this process; a signal ends the run after a checkpoint."""
     from heedful.cli.progress import display
     from heedful.train.run.interruption import leave_with_launcher
-    from heedful.train.run.pipeline import interruptible, run_training
+    from heedful.train.run.plan import decide
+    from heedful.train.run.start import carry_out, interruptible
 
     leave_with_launcher()
-    with interruptible(order.run, say=say) as interruption, display() as shown:
-        outcome = run_training(order, say=say, on_record=shown.show, stop=interruption.requested)
+    with interruptible(request.run, say=say) as interruption, display() as shown:
+        outcome = carry_out(decide(request), say=say, on_record=shown.show, stop=interruption.requested)
     if outcome.model is None:
         return interruption.exit_code
     if int(os.environ.get("RANK", "0")) == 0:
@@ -88,64 +87,58 @@ def _train_here(order: Order) -> int:
     return 0
 
 
-def _launch(order: Order, nproc: int) -> int:
+def _launch(request: TrainingRequest, nproc: int) -> int:
     """Prepare here, where an error is one line; then let torchrun start the processes."""
     from heedful.model.device import choose_device
     from heedful.train.processes import World, check_micro_batches
     from heedful.train.run.interruption import run_torchrun
-    from heedful.train.run.pipeline import interruptible, prepare_run
-    from heedful.train.run.planning import plan
+    from heedful.train.run.plan import decide
+    from heedful.train.run.start import interruptible, prepare_run
 
-    choose_device(order.device, local_rank=nproc - 1)
-    check_micro_batches(World(size=nproc), plan(order).config.train.micro_batches)
-    with interruptible(order.run, say=say):
-        prepare_run(order, say=say)
+    choose_device(request.device, local_rank=nproc - 1)
+    with interruptible(request.run, say=say):
+        plan = decide(request)
+        check_micro_batches(World(size=nproc), plan.config.train.micro_batches)
+        prepare_run(plan, say=say)
     return run_torchrun(nproc, sys.argv[1:], say=say)
 
 
-def _dry_run(order: Order, nproc: int) -> None:
+def _dry_run(plan: Plan, nproc: int) -> None:
     from heedful.config.settings import to_toml
-    from heedful.data.run_folder import TOKENIZER
-    from heedful.model.device import choose_device
     from heedful.model.sizes import memory_estimate, shapes_of_new
     from heedful.train.processes import World, check_micro_batches
-    from heedful.train.run.planning import missing_text, plan, warnings
+    from heedful.train.run.text import missing_text
 
-    made = plan(order)
-    config = made.config
+    config = plan.config
     check_micro_batches(World(size=nproc), config.train.micro_batches)
-    vocab_size = _vocab_size(order.run / TOKENIZER, config)
+    vocab_size = _vocab_size(plan)
     click.echo(to_toml(config))
     echo_sizes(config.model, vocab_size, shapes_of_new(config.model, vocab_size))
-    # A device that is named need not be here: what is to run elsewhere can be looked at anywhere.
-    device = choose_device("auto").type if order.device == "auto" else order.device
-    memory = memory_estimate(config, vocab_size, device=device)
+    memory = memory_estimate(config, vocab_size, device=plan.device_type)
     click.echo(
         f"memory        about {memory.total / 1e9:.1f} GB a process in fp32: {memory.parameters / 1e9:.1f} weights and "
         f"optimizer, {memory.activations / 1e9:.1f} activations, {memory.logits / 1e9:.1f} logits"
     )
-    click.echo(f"time          {_time(order, config, vocab_size, nproc)}")
-    for line in made.scaled:
-        say(line)
-    for name in missing_text(order.run, config):
+    click.echo(f"time          {_time(plan, vocab_size, nproc)}")
+    for name in missing_text(plan.run, config.data):
         say(f"warning: {name}: no such file; training needs it")
-    for warning in warnings(order, config, device):
-        say(warning)
+    for message in plan.messages:
+        say(message)
 
 
-def _time(order: Order, config: Config, vocab_size: int, nproc: int) -> str:
+def _time(plan: Plan, vocab_size: int, nproc: int) -> str:
     """How long this machine will take for the steps that are to be done, if it has the device."""
     from heedful.errors import DeviceError, about, counted
     from heedful.model.checkpoint import checkpoint_steps
     from heedful.model.device import choose_device
     from heedful.train.estimate import estimate
 
-    steps = config.train.steps - max(checkpoint_steps(order.run), default=0)
+    steps = plan.config.train.steps - max(checkpoint_steps(plan.run), default=0)
     if steps <= 0:
-        return f"none: all {counted(config.train.steps, 'step')} are done"
+        return f"none: all {counted(plan.config.train.steps, 'step')} are done"
     try:
-        device = choose_device(order.device)
-        measured = estimate(config, vocab_size, device)
+        device = choose_device(plan.device)
+        measured = estimate(plan.config, vocab_size, device)
     except DeviceError as error:
         return f"not measured: {error}"
     seconds = measured.seconds_per_step / (nproc if device.type == "cuda" else 1)  # a CPU is shared by all processes
@@ -156,8 +149,10 @@ def _time(order: Order, config: Config, vocab_size: int, nproc: int) -> str:
     )
 
 
-def _vocab_size(own: Path, config: Config) -> int:
-    """That of the tokenizer, where there is one; else as many as it is to learn."""
+def _vocab_size(plan: Plan) -> int:
+    """That of the run's tokenizer; of one that is still to be learned, the size it shall have."""
+    from heedful.data.run_folder import TOKENIZER
     from heedful.data.tokenizer import Tokenizer
 
-    return Tokenizer.load(own).vocab_size if own.exists() else config.tokenizer.vocab_size
+    own = plan.run / TOKENIZER
+    return Tokenizer.load(own).vocab_size if own.exists() else plan.config.tokenizer.vocab_size

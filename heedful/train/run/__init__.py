@@ -1,1 +1,1 @@
-"""What a start of training does: decided before anything is made, then the text, the steps, the average."""
+"""One start of training: `plan` decides what it does, `start` carries the plan out. It knows no display."""

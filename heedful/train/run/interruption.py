@@ -50,9 +50,9 @@ class Interrupted(SystemExit):
 
 
 class Interruption(AbstractContextManager["Interruption"]):
-    """Within this context a signal is a wish, to be asked for with `requested`.
+    """Within this context a signal only sets a flag, which `requested` returns.
 
-    Until somebody asks there is nothing to save yet, so that a signal ends at once; a second Ctrl-C does, too.
+    Until that is first called there is nothing to save, so a signal ends the program at once; a second Ctrl-C does too.
     """
 
     def __init__(self, signals: Sequence[signal.Signals] = SIGNALS) -> None:

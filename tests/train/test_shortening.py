@@ -11,11 +11,12 @@ from click.testing import CliRunner
 
 import heedful
 from heedful.cli.main import commands
+from heedful.config import recipe as recipe_files
 from heedful.config.cooldown import cooldown
-from heedful.config.recipe import OURS, by_author, read_recipe
+from heedful.config.recipe import OURS
 from heedful.config.settings import Config, Layer, setting
-from heedful.train.run.pipeline import run_training
-from heedful.train.run.planning import Order, plan
+from heedful.train.run.plan import TrainingRequest, decide
+from heedful.train.run.start import carry_out
 from heedful.train.schedule import learning_rate
 
 RECIPE = OURS / "multi30k-en-de-cpu.toml"  # 8,000 steps, a warm-up of 1,000, a cooldown of 2,500
@@ -40,10 +41,8 @@ def files(text: Path) -> Layer:
 
 
 def planned(text: Path, run: Path, *given: str, preset: str | None = "tiny", recipe: Path | None = None) -> Config:
-    named, layer = read_recipe(recipe) if recipe else (preset, {})
-    ours, own = by_author(recipe, layer)
-    order = Order(run, named, (files(text), *map(setting, given)), recipe=ours, own_file=own)
-    return plan(order).config
+    named = None if recipe else preset
+    return decide(TrainingRequest(run, named, (files(text), *map(setting, given)), recipe=recipe)).config
 
 
 def schedule(config: Config) -> tuple[int, int, int]:
@@ -160,13 +159,17 @@ def test_a_run_that_exists_keeps_its_warm_up(more: list[str], text: Path, tmp_pa
     assert stored(run)["warmup_steps"] == 3
 
 
-def test_a_run_that_exists_keeps_the_cooldown_that_was_scaled(text: Path, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    ours: Layer = {"train": {"steps": 8, "cooldown_steps": 4}}
+def test_a_run_that_exists_keeps_the_cooldown_that_was_scaled(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, recipe = tmp_path / "run", tmp_path / "ours.toml"
+    monkeypatch.setattr(recipe_files, "OURS", tmp_path)
+    recipe.write_text("[train]\nsteps = 8\ncooldown_steps = 4\n", encoding="utf-8")
     for steps in (4, 4, 6):
-        order = Order(run, "tiny", (SMALL, files(text), {"train": {"steps": steps}}), device="cpu", recipe=ours)
-        assert plan(order).config.train.cooldown_steps == 2
-        run_training(order, say=lambda _: None, on_record=lambda *_: None)
+        layers = (SMALL, files(text), {"train": {"steps": steps}})
+        plan = decide(TrainingRequest(run, "tiny", layers, device="cpu", recipe=recipe))
+        assert plan.config.train.cooldown_steps == 2
+        carry_out(plan, say=lambda _: None, on_record=lambda *_: None)
         assert stored(run)["cooldown_steps"] == 2
 
 

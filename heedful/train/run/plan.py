@@ -1,0 +1,232 @@
+"""What a start of training does: decided from the user's request and the run folder, before anything is written.
+
+A mistake that shows without much reading is refused here and leaves no trace. This module reads settings, names of
+files, the small validation text and what the run folder holds.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from heedful.config.cooldown import cooldown
+from heedful.config.recipe import is_ours, read_recipe
+from heedful.config.settings import Config, Layer, differences, to_layer
+from heedful.data.corpus import languages_of, refuse_odd_names
+from heedful.data.run_folder import CHECKPOINTS, MODEL, TOKENIZER, has_begun
+from heedful.data.tokenizer import Tokenizer
+from heedful.errors import CheckpointError, ConfigError
+from heedful.model import checkpoint
+from heedful.model.checkpoint import ModelFiles
+from heedful.model.device import choose_device
+from heedful.score.run_history import read_base
+from heedful.train.cautions import cautions_at_start, cautions_of_new_weights
+from heedful.train.run.settings import Settings, settings_of_start
+from heedful.train.run.text import check_text
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingRequest:
+    """What a user asks for: a run folder, settings in layers, and where to compute."""
+
+    run: Path
+    preset: str | None = None
+    layers: tuple[Layer, ...] = ()  # flags and --set; later ones win
+    from_model: Path | None = None  # to fine-tune
+    device: str = "auto"
+    recipe: Path | None = None
+    name: str = ""  # on the model's card; empty: that of the recipe, or of the run folder
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a start does, in which folder, and from which weights."""
+
+    run: Path
+    config: Config
+    device: str  # as it was asked for
+    name: str  # on the model's card
+    base: ModelFiles | None  # the model to fine-tune; not read if the run has a checkpoint
+    has_exact_vocab_size: bool  # the user named it; else the text may not fill it
+    messages: tuple[str, ...]  # to tell the user: what changed, and warnings
+
+    @property
+    def device_type(self) -> str:
+        """cpu, cuda or mps; one that is named need not be on this machine, so that a plan can be made anywhere."""
+        return _device_type(self.device)
+
+
+def decide(request: TrainingRequest) -> Plan:
+    """Decide what this start does; nothing is written."""
+    run = request.run
+    _refuse_unreadable_checkpoints(run)
+    base = checkpoint.find_model(request.from_model) if request.from_model else None
+    settings = _settings(request, base)
+    if base:
+        _refuse_other_sizes(request.from_model, base, settings.config)
+    refuse_odd_names([str(run)])
+    check_text(settings.config.data, settings.changed)
+    _refuse_to_replace_the_model(run)
+    _refuse_to_forget_the_base(request)
+    _refuse_to_take_steps_back(run, settings)
+    config = _with_languages(_with_size_of_tokenizer(run, settings))
+    return Plan(
+        run=run,
+        config=config,
+        device=request.device,
+        name=request.name or (request.recipe.stem if request.recipe else ""),
+        base=base,
+        has_exact_vocab_size="tokenizer.vocab_size" in settings.given,
+        messages=tuple(_messages(request, settings, config)),
+    )
+
+
+# --------------------------------------------------------------------------------------------------------- settings
+
+
+def _settings(request: TrainingRequest, base: ModelFiles | None) -> Settings:
+    """Those of preset, recipe, model to fine-tune and flags, or of the run that exists."""
+    preset_name, recipe = read_recipe(request.recipe) if request.recipe else (None, {})
+    of_model = [_layer_of_model(base)] if base else []
+    preset_name = request.preset or preset_name
+    if request.recipe and is_ours(request.recipe):
+        return settings_of_start(request.run, preset_name, request.layers, ours=[*of_model, recipe], own_file={})
+    return settings_of_start(request.run, preset_name, request.layers, ours=of_model, own_file=recipe)
+
+
+def _layer_of_model(base: ModelFiles) -> Layer:
+    """Fine-tuning takes sizes, tokenizer and languages from the model that it starts from."""
+    config = to_layer(checkpoint.load_config(base.config))
+    languages = {name: config["data"][name] for name in ("source_language", "target_language")}
+    return {"model": config["model"], "tokenizer": {"model": str(base.tokenizer)}, "data": languages}
+
+
+def _with_size_of_tokenizer(run: Path, settings: Settings) -> Config:
+    """A tokenizer that is reused keeps its size: a preset's is ignored, and another one that was given is refused."""
+    config, own = settings.config, run / TOKENIZER
+    if not config.tokenizer.model:
+        return config
+    named = Path(config.tokenizer.model)
+    keeps_own = has_begun(run) and own.is_file() and (checkpoint.last_whole(run) or not named.is_file())
+    wanted, size = config.tokenizer.vocab_size, Tokenizer.load(own if keeps_own else named).vocab_size
+    if "tokenizer.vocab_size" in settings.given and wanted != size:
+        raise ConfigError(
+            f"tokenizer.vocab_size = {wanted}, but {config.tokenizer.model} has {size} word pieces; "
+            f"leave it out, or set it to {size}"
+        )
+    return msgspec.structs.replace(config, tokenizer=msgspec.structs.replace(config.tokenizer, vocab_size=size))
+
+
+def _with_languages(config: Config) -> Config:
+    """Languages that are not set are taken from the names of the files."""
+    data = config.data
+    source, target = languages_of(data.source, data.target)
+    data = msgspec.structs.replace(
+        data, source_language=data.source_language or source, target_language=data.target_language or target
+    )
+    return msgspec.structs.replace(config, data=data)
+
+
+# --------------------------------------------------------------------------------------------------------- refusals
+
+
+def _refuse_unreadable_checkpoints(run: Path) -> None:
+    """Behind a link to a missing disk, or in a folder without permission, they would look like none."""
+    folder = run / CHECKPOINTS
+    if os.path.lexists(folder):
+        try:
+            os.listdir(folder)
+        except OSError as error:
+            raise CheckpointError(
+                f"{folder}: cannot be read ({error.strerror}), and the run goes on from what is there"
+            ) from None
+
+
+def _refuse_other_sizes(path: Path | None, base: ModelFiles, config: Config) -> None:
+    """A model that is fine-tuned keeps its sizes; dropout may change."""
+    own = checkpoint.load_config(base.config)
+    before, after = (msgspec.structs.replace(config, model=each.model.spelled_out) for each in (own, config))
+    for name, (has, wanted) in differences(before, after).items():
+        if name != "model.dropout":
+            raise ConfigError(
+                f"{name} = {wanted!r}, but the model {path} has {has!r}, and --from keeps its sizes; leave {name} out"
+            )
+
+
+def _refuse_to_replace_the_model(run: Path) -> None:
+    """A finished model is not replaced by one that has just begun."""
+    if (run / MODEL / checkpoint.WEIGHTS).exists() and checkpoint.last_whole(run) is None:
+        raise CheckpointError(
+            f"{run}: its model is here, but no checkpoint to go on from, and to begin anew would replace it; take a "
+            f"new folder (-o), with --from {run} to train that model on"
+        )
+
+
+def _refuse_to_forget_the_base(request: TrainingRequest) -> None:
+    """A run that was killed before its first checkpoint must be told again what it begins from."""
+    run, base = request.run, read_base(request.run)
+    if base and request.from_model is None and has_begun(run) and checkpoint.last_whole(run) is None:
+        raise ConfigError(f"{run} was to begin from {base.name}, and has no checkpoint yet; name it with --from")
+
+
+def _refuse_to_take_steps_back(run: Path, settings: Settings) -> None:
+    """As many steps as are done end the run where it stands; fewer are refused."""
+    steps, done = settings.config.train.steps, max(checkpoint.checkpoint_steps(run), default=0)
+    if "train.steps" in settings.changed and steps < done:
+        raise ConfigError(
+            f"train.steps = {steps}, but the run {run} is already at step {done}; "
+            f"train.steps={done} ends it there, and a new folder (-o) begins anew"
+        )
+
+
+# --------------------------------------------------------------------------------------------------------- messages
+
+
+def _messages(request: TrainingRequest, settings: Settings, config: Config) -> Iterator[str]:
+    yield from settings.scaled
+    for name, (before, after) in settings.changed.items():
+        yield f"changed since the last start: {name} = {_plain(after)} (was {_plain(before) or 'not set'})"
+    if _rate_rises_again(request.run, settings):
+        yield "the run had begun to cool down: its learning rate rises again"
+    if checkpoint.last_whole(request.run):
+        yield from _unread_model(request)
+        return
+    of_weights = [] if request.from_model else cautions_of_new_weights(config)
+    for caution in (*cautions_at_start(config, _device_type(request.device)), *of_weights):
+        yield f"warning: {caution}"
+
+
+def _plain(value: object) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def _rate_rises_again(run: Path, settings: Settings) -> bool:
+    """Whether the run had begun to cool down for an end that has moved."""
+    last, train = max(checkpoint.checkpoint_steps(run), default=1), settings.config.train
+    if last >= train.steps:
+        return False
+    now = {"steps": train.steps, "cooldown_steps": train.cooldown_steps}
+    before = {name: settings.changed.get(f"train.{name}", (value,))[0] for name, value in now.items()}
+    return cooldown(last, **before) < cooldown(last, **now)
+
+
+def _unread_model(request: TrainingRequest) -> Iterator[str]:
+    """A run with a checkpoint goes on from it; naming another model than the one it began from has no effect."""
+    if request.from_model is None:
+        return
+    base, weights = read_base(request.run), checkpoint.find_model(request.from_model).weights
+    if base and checkpoint.weights_digest(weights) == base.weights_sha256:
+        return
+    origin = f" (it began from {base.name}, weights {base.weights_sha256[:8]})" if base else ""
+    yield (
+        f"warning: --from {request.from_model} is not read: {request.run} goes on from its own checkpoint{origin}; to "
+        f"fine-tune that model take a new folder (-o)"
+    )
+
+
+def _device_type(asked: str) -> str:
+    return choose_device("auto").type if asked == "auto" else asked
