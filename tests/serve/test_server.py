@@ -471,7 +471,7 @@ def test_what_would_not_is_accepted(client: TestClient, path: str, name: str, va
 # ------------------------------------------------------------------------------------------------- keys, rates, limits
 
 
-def test_with_keys_only_who_has_one_translates() -> None:
+def test_with_keys_only_clients_with_one_translate() -> None:
     body = {"q": "a", "source": "en", "target": "de"}
     with TestClient(create_app([shouting()], keys=["one", "two"])) as client:
         for wrong in ({}, {"api_key": "on"}, {"api_key": ""}, {"api_key": 1}, {"api_key": "ö\x00"}):
@@ -498,7 +498,7 @@ def test_without_keys_any_key_is_ignored(client: TestClient) -> None:
     assert translate(client, q="a", api_key="whatever") == {"translatedText": "a!"}
 
 
-def test_who_comes_too_often_is_told_when_to_come_again() -> None:
+def test_a_client_over_its_rate_is_told_when_to_come_again() -> None:
     with TestClient(create_app([shouting()], requests_per_minute=2)) as client:
         answers = [client.post("/detect", json={"q": "a"}) for _ in range(3)]
     assert [answer.status_code for answer in answers] == [200, 200, 429]
@@ -702,7 +702,7 @@ def test_what_the_first_html_needs_is_loaded_behind_the_start(run: Path, monkeyp
 
 
 @pytest.mark.parametrize("device", ["mps", "cpu"])
-def test_who_looks_or_aligns_has_weights_of_his_own_where_a_device_bears_one_thread(
+def test_looking_and_aligning_have_their_own_weights_where_a_device_allows_one_thread(
     run: Path, device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(served, "ONE_THREAD", (device,))
