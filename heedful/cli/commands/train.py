@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
@@ -48,26 +49,19 @@ def train(
     """Train a translator from aligned text files, or go on with a run."""
     from heedful.train.run.plan import TrainingRequest, decide
 
-    layers = tuple(flag_layers(_flag_layer(**flags), settings))
+    layers = tuple(flag_layers(_flag_layer(flags), settings))
     request = TrainingRequest(run, preset, layers, from_model, device, recipe)
     if dry_run:
         return _dry_run(decide(request), nproc)
     sys.exit(_launch(request, nproc) if nproc > 1 else _train_here(request))
 
 
-def _flag_layer(
-    source: tuple[Path, ...],
-    target: tuple[Path, ...],
-    valid_source: tuple[Path, ...],
-    valid_target: tuple[Path, ...],
-    steps: int | None,
-    precision: str | None,
-) -> Layer:
+def _flag_layer(flags: Mapping[str, Any]) -> Layer:
     """The flags that are settings, under the settings' names."""
-    files = {"source": source, "target": target, "valid_source": valid_source, "valid_target": valid_target}
-    data = {name: [str(path) for path in paths] for name, paths in files.items() if paths}
-    training = {"steps": steps, "precision": precision}
-    return {"data": data, "train": {name: value for name, value in training.items() if value is not None}}
+    from heedful.config.settings import TEXT_FILES
+
+    data = {name: [str(path) for path in flags[name]] for name in TEXT_FILES if flags[name]}
+    return {"data": data, "train": {name: flags[name] for name in ("steps", "precision") if flags[name] is not None}}
 
 
 def _train_here(request: TrainingRequest) -> int:
@@ -107,7 +101,6 @@ def _dry_run(plan: Plan, nproc: int) -> None:
     from heedful.config.settings import to_toml
     from heedful.model.sizes import memory_estimate, shapes_of_new
     from heedful.train.processes import World, check_micro_batches
-    from heedful.train.run.text import missing_text
 
     config = plan.config
     check_micro_batches(World(size=nproc), config.train.micro_batches)
@@ -120,8 +113,6 @@ def _dry_run(plan: Plan, nproc: int) -> None:
         f"optimizer, {memory.activations / 1e9:.1f} activations, {memory.logits / 1e9:.1f} logits"
     )
     click.echo(f"time          {_time(plan, vocab_size, nproc)}")
-    for name in missing_text(plan.run, config.data):
-        say(f"warning: {name}: no such file; training needs it")
     for message in plan.messages:
         say(message)
 

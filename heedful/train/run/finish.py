@@ -12,10 +12,10 @@ from heedful.data.atomic import explained, held_in_turn, replaced_folder
 from heedful.data.corpus import read_pairs
 from heedful.data.run_folder import MODEL, TOKENIZER
 from heedful.data.tokenizer import Tokenizer
-from heedful.errors import CheckpointError, DataError
+from heedful.errors import CheckpointError
 from heedful.model import checkpoint
 from heedful.score.model_card import RunFacts, write_training_card
-from heedful.train.run.text import RunText, training_text
+from heedful.train.run.text import training_text
 from heedful.translate.export.cache import keep_cache
 
 
@@ -46,7 +46,7 @@ def _fit_language_id(run: Path, config: Config, folder: Path) -> None:
     """Learn to tell the two languages apart, for a server; what was learned before stays if the text has changed."""
     data, before = config.data, run / MODEL / language_id.FILE
     text = training_text(run, config, Tokenizer.load(run / TOKENIZER))
-    if not _is_unchanged(text):
+    if not text.is_encoded():
         if before.is_file():
             shutil.copy(before, folder)
     elif data.source_language and data.target_language:
@@ -55,11 +55,3 @@ def _fit_language_id(run: Path, config: Config, folder: Path) -> None:
             data.target_language: (pair.target for pair in read_pairs(text.source, text.target)),
         }
         language_id.fit(samples).save(folder)
-
-
-def _is_unchanged(text: RunText) -> bool:
-    """Whether the files are still there, and are what the run learned from."""
-    try:
-        return text.is_encoded()
-    except DataError:  # a file is missing
-        return False

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: a run ends after its next step, or amid a validation, with a checkpoint; and through torchrun."""
+"""Ctrl-C and SIGTERM end a run after its next step with a checkpoint; the processes of torchrun are told, too."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 ERROR_FILE = "HEEDFUL_ERROR_FILE"  # the environment variable that names where to note an exit code
 LAUNCHER_PROCESS = "HEEDFUL_LAUNCHER"  # the one that holds the number of the process that started a worker
-TERM_AT_ONCE: dict[int, float] = {signal.SIGTERM: 0.0}  # what is passed on to a child, after so many seconds
+TERM_AT_ONCE: dict[int, float] = {signal.SIGTERM: 0.0}  # seconds after which a signal is passed on to a child
 POLL_SECONDS = 0.2
-MAX_RESTARTS = 3  # after that something is wrong that starting again does not mend
-SHUTDOWN_SECONDS = 120  # for a step and a checkpoint; a worker that waits for a dead one is left so long, too
-# torchrun, which would end in a traceback when it has passed a signal on and its workers have left, or when one of them
-# has said what is wrong; or at a Ctrl-C while torch is loaded.
+MAX_RESTARTS = 3  # more would not help
+SHUTDOWN_SECONDS = 120  # enough for a step and a checkpoint; also the time that a worker waits for a dead one
+# torchrun without its tracebacks: after a signal, after an error that a worker has reported, and after a Ctrl-C while
+# torch is loading.
 LAUNCHER = f"""
 import os, signal, sys
 signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -46,7 +46,7 @@ except ChildFailedError:
 
 
 class Interrupted(SystemExit):
-    """A signal has ended the program, at once."""
+    """Raised by a signal that ends the program at once."""
 
 
 class Interruption(AbstractContextManager["Interruption"]):
@@ -69,14 +69,14 @@ class Interruption(AbstractContextManager["Interruption"]):
         # Under torchrun a worker hears of Ctrl-C twice: from the terminal and from torchrun.
         again = self.signal == signal.SIGINT and number == signal.SIGINT and "WORLD_SIZE" not in os.environ
         if self.has_ended and number == signal.SIGTERM:
-            return  # it is on its way out, and clears up
+            return  # the program is already ending, and cleans up
         self.signal = number
         if again or not self.is_asked_for:
             self.has_ended = True
             raise Interrupted(self.exit_code)
 
     def requested(self) -> bool:
-        """Has a signal come?"""
+        """Whether a signal has come."""
         self.is_asked_for = True
         return self.signal is not None
 
@@ -85,19 +85,17 @@ class Interruption(AbstractContextManager["Interruption"]):
         """130 for Ctrl-C, 143 for SIGTERM."""
         return 128 + (self.signal or 0)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Signals do again what they did before."""
+    def __exit__(self, *_: object) -> None:
+        """Restore the handlers of before."""
         for number, handler in self.handlers.items():
             signal.signal(number, handler)
 
 
 def run_torchrun(num_processes: int, arguments: Sequence[str], *, say: Callable[[str], None]) -> int:
-    """The same command in several processes; a signal is passed on, and they leave after a checkpoint.
+    """Run the same command in several processes; a signal is passed on, and they end after a checkpoint.
 
-    When one of them dies all are started again, up to `MAX_RESTARTS` times, and go on from the last checkpoint. What
-    ends with an error of ours would end so again, and is not. (torchrun's own restarts read the addresses of the dead.)
+    If one of them dies, all are started again from the last checkpoint, up to `MAX_RESTARTS` times. After an error of
+    ours they are not, as it would come again. (torchrun's own restarts read the addresses of dead processes.)
     """
     launch = ["-c", LAUNCHER, "--standalone", f"--nproc-per-node={num_processes}", "-m", "heedful"]
     threads = {"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // num_processes))}
@@ -117,25 +115,25 @@ def run_torchrun(num_processes: int, arguments: Sequence[str], *, say: Callable[
 
 
 def note_error(code: int) -> bool:
-    """Tell `run_torchrun`, if it started this process, that the end was no accident; false: another one has told it."""
+    """Tell `run_torchrun`, if it started this process, that an error is reported; false if another process has."""
     try:
         if path := os.environ.get(ERROR_FILE):
             with open(path, "x") as file:
                 file.write(str(code))
     except FileExistsError:
         return False
-    except OSError:  # a full disk, or a folder that was cleared away: better said twice than not at all
+    except OSError:  # a full disk, or a folder that is gone: better to report twice than not at all
         return True
     return True
 
 
 def is_launched() -> bool:
-    """Whether `run_torchrun` started this process, and has prepared the text."""
+    """Whether `run_torchrun` started this process; the text is then prepared."""
     return ERROR_FILE in os.environ
 
 
 def leave_with_launcher() -> None:
-    """Let a worker end when its launcher has died: it would wait for hours to join the others, and hold the run."""
+    """End this worker when its launcher dies; it would wait for the others for hours, and hold the run folder."""
     if launcher := os.environ.get(LAUNCHER_PROCESS):
         threading.Thread(target=_watch, args=(int(launcher),), daemon=True, name="heedful-launcher").start()
 
@@ -149,12 +147,12 @@ def _watch(launcher: int) -> None:
 def wait_for(
     child: subprocess.Popen[bytes], interruption: Interruption, pass_on: Mapping[int, float] = TERM_AT_ONCE
 ) -> int:
-    """The exit code of a process that a signal ends as it ends this one: after a checkpoint, where it trains.
+    """Wait for a process to end, and return its exit code; a signal to this process also ends that one.
 
-    Signals are passed on after so many seconds: Ctrl-C has reached it through a terminal before, if there is one. They
-    come as SIGTERM, since a second Ctrl-C would save nothing.
+    `pass_on` says after how many seconds: a terminal sends Ctrl-C to both. A signal is passed on as SIGTERM, as a
+    second Ctrl-C would end the process without a checkpoint.
     """
-    interruption.requested()  # from now on a signal is no end of this process
+    interruption.requested()  # from here on a signal does not end this process
     waited, passed_on = 0.0, False
     while True:
         try:
@@ -167,7 +165,7 @@ def wait_for(
 
 
 def without_nproc(arguments: Sequence[str]) -> list[str]:
-    """The arguments without `--nproc N`, which torchrun stands in for."""
+    """The arguments without `--nproc N`, which torchrun would take for an option of its own."""
     kept, skip = [], False
     for argument in arguments:
         if not skip and argument != "--nproc" and not argument.startswith("--nproc="):

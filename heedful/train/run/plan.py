@@ -26,7 +26,7 @@ from heedful.model.device import choose_device
 from heedful.score.run_history import read_base
 from heedful.train.cautions import cautions_at_start, cautions_of_new_weights
 from heedful.train.run.settings import Settings, settings_of_start
-from heedful.train.run.text import check_text
+from heedful.train.run.text import check_text, missing_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +49,11 @@ class Plan:
     run: Path
     config: Config
     device: str  # as it was asked for
+    device_type: str  # cpu, cuda or mps; one that is named need not be here, so that a plan can be made anywhere
     name: str  # on the model's card
     base: ModelFiles | None  # the model to fine-tune; not read if the run has a checkpoint
     has_exact_vocab_size: bool  # the user named it; else the text may not fill it
     messages: tuple[str, ...]  # to tell the user: what changed, and warnings
-
-    @property
-    def device_type(self) -> str:
-        """cpu, cuda or mps; one that is named need not be on this machine, so that a plan can be made anywhere."""
-        return _device_type(self.device)
 
 
 def decide(request: TrainingRequest) -> Plan:
@@ -74,14 +70,16 @@ def decide(request: TrainingRequest) -> Plan:
     _refuse_to_forget_the_base(request)
     _refuse_to_take_steps_back(run, settings)
     config = _with_languages(_with_size_of_tokenizer(run, settings))
+    device_type = choose_device("auto").type if request.device == "auto" else request.device
     return Plan(
         run=run,
         config=config,
         device=request.device,
+        device_type=device_type,
         name=request.name or (request.recipe.stem if request.recipe else ""),
         base=base,
         has_exact_vocab_size="tokenizer.vocab_size" in settings.given,
-        messages=tuple(_messages(request, settings, config)),
+        messages=tuple(_messages(request, settings, config, device_type)),
     )
 
 
@@ -186,7 +184,9 @@ def _refuse_to_take_steps_back(run: Path, settings: Settings) -> None:
 # --------------------------------------------------------------------------------------------------------- messages
 
 
-def _messages(request: TrainingRequest, settings: Settings, config: Config) -> Iterator[str]:
+def _messages(request: TrainingRequest, settings: Settings, config: Config, device_type: str) -> Iterator[str]:
+    for name in missing_text(request.run, config.data):  # training refuses it; a dry run goes on
+        yield f"warning: {name}: no such file; training needs it"
     yield from settings.scaled
     for name, (before, after) in settings.changed.items():
         yield f"changed since the last start: {name} = {_plain(after)} (was {_plain(before) or 'not set'})"
@@ -196,7 +196,7 @@ def _messages(request: TrainingRequest, settings: Settings, config: Config) -> I
         yield from _unread_model(request)
         return
     of_weights = [] if request.from_model else cautions_of_new_weights(config)
-    for caution in (*cautions_at_start(config, _device_type(request.device)), *of_weights):
+    for caution in (*cautions_at_start(config, device_type), *of_weights):
         yield f"warning: {caution}"
 
 
@@ -226,7 +226,3 @@ def _unread_model(request: TrainingRequest) -> Iterator[str]:
         f"warning: --from {request.from_model} is not read: {request.run} goes on from its own checkpoint{origin}; to "
         f"fine-tune that model take a new folder (-o)"
     )
-
-
-def _device_type(asked: str) -> str:
-    return choose_device("auto").type if asked == "auto" else asked

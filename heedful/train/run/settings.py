@@ -26,23 +26,15 @@ from heedful.data.run_folder import CONFIG, TOKENIZER, has_begun
 from heedful.errors import ConfigError
 from heedful.model.checkpoint import load_config
 
-# What may change between two starts of a run. Files may move: their content counts.
-MAY_CHANGE = frozenset(
-    [
-        "train.steps",
-        "train.cooldown_steps",
-        "train.patience",
-        "train.checkpoint_steps",
-        "train.checkpoint_minutes",
-        "train.keep_checkpoints",
-        "train.average_last",
-        "train.validate_steps",
-        "decode.beam_size",
-        "decode.alpha",
-        "decode.max_extra",
-        *(f"data.{field}" for field in TEXT_FILES),
-    ]
-)
+# What may change between two starts of a run, by section. Files may move: their content counts.
+MAY_CHANGE = {
+    "data": TEXT_FILES,
+    "train": (
+        *("steps", "cooldown_steps", "patience", "validate_steps"),
+        *("checkpoint_steps", "checkpoint_minutes", "keep_checkpoints", "average_last"),
+    ),
+    "decode": ("beam_size", "alpha", "max_extra"),
+}
 MAY_BE_ADDED = frozenset(["data.source_language", "data.target_language"])  # to a run that did not know them
 SCALED = ("warmup_steps", "cooldown_steps")
 SCHEDULE = (*SCALED, "learning_rate_factor")
@@ -91,13 +83,11 @@ def _of_existing_run(
         changed.pop("tokenizer.vocab_size", None)  # that of the tokenizer holds, whatever a preset says
     for name, (old, new) in changed.items():
         if not _may_change(run, name, old, config):
-            is_of_preset = preset_name and name not in names
-            value, remedy = (
-                (f"{new!r} (preset {preset_name})", "leave --preset out")
-                if is_of_preset
-                else (repr(new), f"leave {name} as it was")
+            origin = f" (preset {preset_name})" if preset_name and name not in names else ""
+            remedy = "leave --preset out" if origin else f"leave {name} as it was"
+            raise ConfigError(
+                f"{name} = {new!r}{origin}, but the run {run} has {old!r}; take a new folder (-o), or {remedy}"
             )
-            raise ConfigError(f"{name} = {value}, but the run {run} has {old!r}; take a new folder (-o), or {remedy}")
     return config, changed
 
 
@@ -114,7 +104,8 @@ def _without_schedule(layer: Layer) -> Layer:
 def _may_change(run: Path, name: str, before: Any, config: Config) -> bool:
     if name == "tokenizer.model":
         return _is_tokenizer_of(run, Path(config.tokenizer.model))
-    return name in MAY_CHANGE or (name in MAY_BE_ADDED and not before)
+    section, _, field = name.partition(".")
+    return field in MAY_CHANGE.get(section, ()) or (name in MAY_BE_ADDED and not before)
 
 
 def _is_tokenizer_of(run: Path, given: Path) -> bool:

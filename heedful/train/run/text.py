@@ -23,7 +23,7 @@ from heedful.data.corpus import (
 )
 from heedful.data.encoding import Encoding
 from heedful.data.run_folder import TOKENIZER, TRAINING_DATA, VALIDATION_DATA
-from heedful.data.shards import Counts, is_current, is_of_other_text, prepare
+from heedful.data.shards import is_current, is_of_other_text, prepare
 from heedful.data.tokenizer import Tokenizer
 from heedful.errors import CheckpointError, ConfigError, DataError, counted
 from heedful.model.checkpoint import last_whole
@@ -111,8 +111,11 @@ class RunText:
         return [file for file in (*self.source, *self.target) if not file.exists()]
 
     def is_encoded(self) -> bool:
-        """Whether the shards hold this text; a missing file is a DataError."""
-        return is_current(self.shards, self.source, self.target, self.encoding)
+        """Whether the files are there, and the shards hold this text."""
+        try:
+            return is_current(self.shards, self.source, self.target, self.encoding)
+        except DataError:  # a file is missing
+            return False
 
     def differs(self) -> bool:
         """Whether the shards are whole and hold another text."""
@@ -213,7 +216,11 @@ def _encode(text: RunText, say: Callable[[str], None]) -> None:
     tell = _now_and_then(say, text.kind)
     shards = prepare(text.shards, text.source, text.target, text.encoding, progress=lambda counts: tell(counts.read))
     drawn = f", in {shards.num_encodings} encodings" if shards.num_encodings > 1 else ""
-    say(f"{text.kind}: {_counted(shards.counts)}{drawn}")
+    counts = shards.counts
+    say(
+        f"{text.kind}: {counts.kept:,} of {counts.read:,} pairs, {counts.target_tokens:,} target tokens "
+        f"({counts.left_out}){drawn}"
+    )
 
 
 def _has_moved(text: RunText) -> bool:
@@ -232,7 +239,3 @@ def _now_and_then(say: Callable[[str], None], kind: str) -> Callable[[int], None
             say(f"{kind}: {num_pairs:,} pairs read so far")
 
     return tell
-
-
-def _counted(counts: Counts) -> str:
-    return f"{counts.kept:,} of {counts.read:,} pairs, {counts.target_tokens:,} target tokens ({counts.left_out})"
