@@ -26,16 +26,16 @@ from torch.nn import functional as F
 
 from benchmarks.command import keep, keeping_parser, run
 from benchmarks.record import machine
-from heedful.config.settings import Config, preset, resolve
+from heedful.config.settings import Config, ModelConfig, preset, resolve
 from heedful.data.shards import Counts, Shards, Side
 from heedful.model.embedding import sinusoids
 from heedful.model.transformer import Transformer
-from heedful.train.batching import Numbers, make_batch, micro_batches
+from heedful.train.batching import PairNumbers, make_batch, micro_batches
 from heedful.train.processes import World
 from heedful.train.trainer import ADAM_BETAS, ADAM_EPS, Trainer
 from heedful.train.validation import sentences
-from heedful.translate.engine import Hypothesis, Request, SearchOptions
-from heedful.translate.torch_engine import TorchEngine
+from heedful.translate.engine import Engine, Hypothesis, Request, SearchOptions
+from heedful.translate.opening import search_engine
 
 STEPS, WARM_UP = 30, 5
 CPU = torch.device("cpu")
@@ -58,6 +58,7 @@ class TorchTransformer(nn.Module):
     def __init__(self, config: Config, vocab_size: int) -> None:
         super().__init__()
         m = config.model
+        assert isinstance(m, ModelConfig)
         self.embedding = nn.Embedding(vocab_size, m.d_model)
         self.register_buffer("positions_LD", sinusoids(512, m.d_model).float())
         self.transformer = nn.Transformer(
@@ -89,7 +90,7 @@ def padded(rows_T: Tensor, lengths_N: npt.NDArray[np.int32], fill: int) -> Tenso
     return nn.utils.rnn.pad_sequence(list(rows_T.split(lengths_N.tolist())), batch_first=True, padding_value=fill)
 
 
-def like_lengths(shards: Shards, rows: int) -> list[Numbers]:
+def like_lengths(shards: Shards, rows: int) -> list[PairNumbers]:
     """Batches of sentences of like length, each of about `rows` target tokens: drawn from as many as fill 40."""
     stream = micro_batches(shards, seed=1, rows=rows)
     pool = np.concatenate([next(stream) for _ in range(40)])
@@ -111,7 +112,7 @@ class Peer:
         model = TorchTransformer(config, config.tokenizer.vocab_size).train()
         return cls(model, torch.optim.Adam(model.parameters(), 1e-4, ADAM_BETAS, ADAM_EPS, fused=True))
 
-    def step(self, shards: Shards, pairs_N: Numbers) -> None:
+    def step(self, shards: Shards, pairs_N: PairNumbers) -> None:
         batch = make_batch(shards, pairs_N)
         source_lengths, target_lengths = shards.source.lengths[pairs_N], shards.target.lengths[pairs_N]
         source_NS = padded(batch.source.tokens_T, source_lengths, 0)
@@ -149,7 +150,7 @@ def training_speed(config: Config, mean_length: float) -> dict[str, float]:
     return {"ours": round(ours_median), "torch.nn.Transformer": round(peer_median), "ratio": ratio}
 
 
-def ours_step(trainer: Trainer, shards: Shards, pairs_N: Numbers) -> None:
+def ours_step(trainer: Trainer, shards: Shards, pairs_N: PairNumbers) -> None:
     """Pack and train."""
     trainer.step([make_batch(shards, pairs_N)])
 
@@ -159,7 +160,7 @@ def decoding_speed(config: Config, mean_length: float, num_sentences: int = 256)
     vocab_size = config.tokenizer.vocab_size
     shards = random_shards(mean_length, vocab_size, num_sentences)
     requests = [Request(ids) for ids in sentences(shards.source, num_sentences)]
-    engine = TorchEngine(Transformer(config.model, vocab_size).eval())
+    engine = search_engine(Transformer(config.model, vocab_size).eval())
     figures = {}
     for name, options in {
         "beam 4": SearchOptions(max_extra=0),
@@ -170,7 +171,7 @@ def decoding_speed(config: Config, mean_length: float, num_sentences: int = 256)
     return figures
 
 
-def translate(engine: TorchEngine, requests: list[Request], options: SearchOptions) -> list[list[Hypothesis]]:
+def translate(engine: Engine, requests: list[Request], options: SearchOptions) -> list[list[Hypothesis]]:
     """All of them."""
     return list(engine.translate(requests, options))
 

@@ -27,12 +27,13 @@ from torch.nn import functional as F
 
 from benchmarks.command import keep, keeping_parser, names, need_gpu, run
 from heedful.config.settings import ModelConfig
+from heedful.fast.cuda.packing import fill_pairs, num_pair_numbers
 from heedful.fast.cuda.tiles import StaticShape, Tiles, make_tiles
 from heedful.fast.cuda.training_step import CudaStep
-from heedful.model.attention import plain_attention, split_heads
+from heedful.model.attention import plain_attention
 from heedful.model.layout import Lengths
-from heedful.model.packed import fill_pairs, num_pair_numbers
-from heedful.model.transformer import Transformer, num_parameters
+from heedful.model.sizes import count, shapes_of
+from heedful.model.transformer import Transformer
 
 Figures: TypeAlias = dict[str, Any]
 GPU = torch.device("cuda")
@@ -131,7 +132,7 @@ def tiles_of(kind: str, source: Lengths, target: Lengths, shape: StaticShape) ->
 
 
 def check_attention() -> None:
-    from heedful.fast.cuda.attention import tiled_attention
+    from heedful.fast.cuda.attention import tiled_cross_attention, tiled_self_attention
 
     shape = StaticShape(rows=2560, sentences=256, longest=256)
     source, target = sentence_lengths(2000)
@@ -142,10 +143,13 @@ def check_attention() -> None:
         products = tuple(normal(shape.rows, width).requires_grad_() for width in widths)
 
         def kernel(*products: Tensor, tiles: Tiles = tiles) -> Tensor:
-            return tiled_attention(products, tiles, num_heads=8, d_k=64)
+            if len(products) == 2:
+                return tiled_cross_attention(products[0], products[1], tiles, num_heads=8)
+            return tiled_self_attention(products[0], tiles, num_heads=8, d_k=64)
 
         def twin(*products: Tensor, tiles: Tiles = tiles) -> Tensor:
-            return plain_attention(*split_heads(products, num_heads=8, d_k=64), tiles)[0].flatten(-2)
+            query, key, value = torch.cat(products, dim=1).unflatten(1, (3, 8, 64)).unbind(dim=1)
+            return plain_attention(query, key, value, tiles)[0].flatten(-2)
 
         check_twins(f"attention {kind}", kernel, twin, products)
         behind = int(target.sum())
@@ -414,10 +418,11 @@ def time_step(name: str, ceiling: float, *, profile: bool) -> Figures:
     torch.cuda.synchronize()
     seconds = time.perf_counter() - begin
     sums_2, tokens = run.advance()
+    millions = count(shapes_of(run.model)) / 1e6
     tflops = matrix_flop(size) * steps / seconds / 1e12
     gigabytes = torch.cuda.max_memory_reserved() / 1e9
     print(
-        f"step {name}: {num_parameters(run.model) / 1e6:.0f} M parameters, {target_tokens / steps:.0f} target tokens: "
+        f"step {name}: {millions:.0f} M parameters, {target_tokens / steps:.0f} target tokens: "
         f"{1e3 * seconds / steps:.2f} ms, {target_tokens / seconds:,.0f} target tokens/s, {tflops:.0f} TFLOP/s = "
         f"{tflops / ceiling:.0%} of a product measured in this run; {ready:.0f} s to the first step; "
         f"{gigabytes:.1f} GB; loss {float(sums_2[0]) / tokens:.3f}",

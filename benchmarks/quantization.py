@@ -26,7 +26,7 @@ from heedful.translate.ctranslate2_engine import CTranslate2Engine
 from heedful.translate.engine import Engine, SearchOptions
 from heedful.translate.export.cache import cached_ctranslate2
 from heedful.translate.export.ctranslate2 import num_positions
-from heedful.translate.torch_engine import TorchEngine
+from heedful.translate.opening import search_engine
 from heedful.translate.translation import Translator
 
 
@@ -54,10 +54,10 @@ def engines(model: Path) -> dict[str, Engine]:
     files = find_model(model)
     tokenizer, positions = Tokenizer.load(files.tokenizer), num_positions(load_config(files.config).model)
     pieces = tokenizer.pieces(range(tokenizer.vocab_size))
-    found: dict[str, Engine] = {"torch float32": TorchEngine(load_model(model, device=torch.device("cpu")).model)}
+    found: dict[str, Engine] = {"torch float32": search_engine(load_model(model, device=torch.device("cpu")).model)}
     for quantize in ("float32", "int8"):
         folder = cached_ctranslate2(model, quantize=quantize)
-        found[f"ctranslate2 {quantize}"] = CTranslate2Engine(folder, pieces, max_positions=positions)
+        found[f"ctranslate2 {quantize}"] = CTranslate2Engine(folder, pieces, position_limit=positions)
     return found
 
 

@@ -28,13 +28,13 @@ from torch.nn import functional as F
 from benchmarks.command import keep, keeping_parser, need_gpu, run
 from benchmarks.cpu_speed import TorchTransformer, like_lengths, padded
 from benchmarks.record import machine
-from heedful.config.settings import Config
+from heedful.config.settings import Config, ModelConfig
 from heedful.data.shards import Shards, open_shards
 from heedful.data.tokenizer import Tokenizer
 from heedful.fast.cuda.training_step import CudaStep
 from heedful.model.checkpoint import load_config
 from heedful.train import loop as training
-from heedful.train.batching import Numbers, make_batch, micro_batches, prefetched
+from heedful.train.batching import PairNumbers, make_batch, micro_batches, prefetched
 from heedful.train.loop import Record, StepRecord
 from heedful.train.run.plan import TrainingRequest, decide
 from heedful.train.run.start import carry_out
@@ -124,9 +124,10 @@ def ours(run: Path, steps: int) -> dict[str, Any]:
     }
 
 
-def matrix_work(config: Config, vocab_size: int, shards: Shards, pairs_N: Numbers) -> float:
+def matrix_work(config: Config, vocab_size: int, shards: Shards, pairs_N: PairNumbers) -> float:
     """Operations of the matrix products of a step, forward and backward."""
     m = config.model
+    assert isinstance(m, ModelConfig)
     source_N, target_N = (side.lengths[pairs_N].astype(np.float64) for side in (shards.source, shards.target))
     attention = 2 * m.num_heads * (m.head_d_k + m.head_d_v) * m.d_model  # W_Q, W_K, W_V and W_O
     feed_forward = 2 * m.d_model * m.d_ff
@@ -163,6 +164,7 @@ class Marian(nn.Module):
 
         super().__init__()
         m = config.model
+        assert isinstance(m, ModelConfig)
         sizes = {
             f"{side}_{name}": value
             for side in ("encoder", "decoder")
@@ -190,7 +192,7 @@ class Marian(nn.Module):
         return logits_NLV
 
 
-def peer_speed(model: nn.Module, shards: Shards, batches: list[Numbers]) -> dict[str, Any]:
+def peer_speed(model: nn.Module, shards: Shards, batches: list[PairNumbers]) -> dict[str, Any]:
     """Target tokens per second of a padded model."""
     model = model.to(GPU).train()
     optimizer = torch.optim.Adam(model.parameters(), 1e-4, ADAM_BETAS, ADAM_EPS, fused=True)
@@ -213,7 +215,7 @@ def peer_speed(model: nn.Module, shards: Shards, batches: list[Numbers]) -> dict
     return {"target tokens/s": round(statistics.median(speeds)), "peak memory, GB": memory}
 
 
-def on_gpu(shards: Shards, pairs_N: Numbers) -> tuple[tuple[Tensor, Tensor, Tensor], Tensor, int]:
+def on_gpu(shards: Shards, pairs_N: PairNumbers) -> tuple[tuple[Tensor, Tensor, Tensor], Tensor, int]:
     """The peers' input, target, and the number of target tokens."""
     batch = make_batch(shards, pairs_N)
     source_lengths, target_lengths = shards.source.lengths[pairs_N], shards.target.lengths[pairs_N]

@@ -37,7 +37,7 @@ from heedful.model.checkpoint import load_model, save_model
 from heedful.model.transformer import Transformer
 from heedful.translate.engine import Request, SearchOptions
 from heedful.translate.export.marian import write_huggingface
-from heedful.translate.torch_engine import TorchEngine
+from heedful.translate.opening import search_engine
 from heedful.translate.translation import Translator
 
 GPU = torch.device("cuda")
@@ -154,7 +154,7 @@ def independence(folder: Path, lines: list[str]) -> dict[str, Any]:
     options = SearchOptions(beam_size=4, max_extra=0)
     figures: dict[str, Any] = {}
     for precision in ("fp32", "bf16"):
-        engine = TorchEngine(loaded.model, precision=precision)
+        engine = search_engine(loaded.model, precision=precision)
         together = list(engine.translate(requests, options))
         reversed_ = list(engine.translate(requests[::-1], options))[::-1]
         alone = [next(engine.translate([request], options)) for request in requests[:40]]

@@ -38,7 +38,7 @@ from heedful.model.transformer import Transformer
 from heedful.translate.engine import Request, SearchOptions
 from heedful.translate.export.cache import cached_ctranslate2
 from heedful.translate.export.marian import write_huggingface
-from heedful.translate.torch_engine import TorchEngine
+from heedful.translate.opening import search_engine
 from heedful.translate.translation import Translator
 
 BATCH_SIZES = (8, 16, 32, 64)
@@ -92,7 +92,7 @@ def ending_at(length: int, config: Config, vocab_size: int, sources: list[list[i
         model = Transformer(config.model, vocab_size).eval()
         end_at(model, place)
         options = SearchOptions(beam_size=1, max_extra=EXTRA)
-        outputs = TorchEngine(model).translate([Request(ids) for ids in sources], options)
+        outputs = search_engine(model).translate([Request(ids) for ids in sources], options)
         mean = statistics.mean(len(best.ids) for best, *_ in outputs)
         found[abs(mean - length)] = model
         if mean >= length:

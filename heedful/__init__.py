@@ -19,7 +19,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from heedful.api import evaluate_saved, train
+    from heedful.config.settings import FamilyConfig
     from heedful.errors import CheckpointError, ConfigError, DataError, DeviceError, HeedfulError, TrainingError
+    from heedful.model.interface import Memory, TranslationModel
+    from heedful.model.packed import Packed
     from heedful.score.card import Card, load_card
     from heedful.score.evaluation import evaluate, evaluate_files, evaluate_model
     from heedful.score.report import Report
@@ -42,9 +45,12 @@ __all__ = [
     "DataError",
     "DeviceError",
     "EndRecord",
+    "FamilyConfig",
     "HeedfulError",
+    "Memory",
     "Outcome",
     "PaceRecord",
+    "Packed",
     "Report",
     "Sampling",
     "Scores",
@@ -52,6 +58,7 @@ __all__ = [
     "StepRecord",
     "TrainingError",
     "Translation",
+    "TranslationModel",
     "Translator",
     "ValidationRecord",
     "__version__",
@@ -72,6 +79,9 @@ _HOME = {
     "heedful.api": ("evaluate_saved", "train"),
     "heedful.score.card": ("Card", "load_card"),
     "heedful.translate.engine": ("Sampling", "SearchOptions"),
+    "heedful.config.settings": ("FamilyConfig",),
+    "heedful.model.interface": ("Memory", "TranslationModel"),
+    "heedful.model.packed": ("Packed",),
     "heedful.errors": ("CheckpointError", "ConfigError", "DataError", "DeviceError", "HeedfulError", "TrainingError"),
     "heedful.score.evaluation": ("evaluate", "evaluate_files", "evaluate_model"),
     "heedful.score.report": ("Report",),

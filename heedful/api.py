@@ -14,6 +14,8 @@ import numpy as np
 
 from heedful.config.settings import Layer
 from heedful.errors import ConfigError
+from heedful.model.interface import TranslationModel
+from heedful.model.registry import register
 from heedful.score.model_evaluation import card_place, evaluate_models, keep_on_card
 from heedful.score.report import Report
 from heedful.train.loop import Record
@@ -36,6 +38,7 @@ def train(
     settings: Mapping[str, Any] | None = None,
     device: str = "auto",
     from_model: str | PathLike[str] | None = None,
+    family: type[TranslationModel] | None = None,
     on_record: Callable[[Record], None] | None = None,
     say: Callable[[str], None] | None = None,
 ) -> Outcome:
@@ -46,6 +49,8 @@ def train(
     `ValidationRecord`, `CheckpointRecord`, `PaceRecord` or `EndRecord`; `say` with what the command would tell its
     user, warnings among it. Nothing is printed.
 
+    `family` is the class of a model that is not ours, which `model.family` names.
+
     Ctrl-C, or a notebook's ■, ends the run after its next step, with a checkpoint, as a KeyboardInterrupt (before the
     first step at once); the same call goes on from there. (In another thread than the main one, or where SIGINT has a
     handler, it does what it does there.) Torch's flags and the CPU's random numbers are then as they were, a GPU's are
@@ -53,6 +58,8 @@ def train(
     """
     if not isinstance(settings or {}, Mapping):
         raise TypeError(f'settings are a mapping, such as {{"train.steps": 500}}, not {settings!r}')
+    if family is not None:
+        register(family)
     files = {"source": source, "target": target, "valid_source": valid_source, "valid_target": valid_target}
     named = {field: _names(paths) for field, paths in files.items()}
     data: Layer = {"data": {field: names for field, names in named.items() if names}}

@@ -13,13 +13,13 @@ from starlette.applications import Starlette
 from heedful.config.settings import resolve
 from heedful.data.tokenizer import Tokenizer
 from heedful.serve.server import configured, listen
-from heedful.translate.engine import Computing, Hypothesis, Request, SearchOptions
+from heedful.translate.engine import Computing, Engine, Hypothesis, Request, SearchOptions
 from heedful.translate.translation import Translator
 
 TOKENIZER = Tokenizer.learn_at_most(["a b c d e f g", "the cat sat on the mat"] * 3, 400, seed=1)
 
 
-class ShoutingEngine:
+class ShoutingEngine(Engine):
     """Translates a text into itself with "!" behind it, the n-th best with n of them; `before` is called first."""
 
     def __init__(self, before: Callable[[list[str]], None] = lambda texts: None) -> None:
@@ -36,6 +36,10 @@ class ShoutingEngine:
 
     def score(self, pairs: Iterable[tuple[Sequence[int], Sequence[int]]]) -> Iterator[list[float]]:
         return iter(())
+
+    def next_tokens(self, request: Request, count: int) -> list[tuple[int, float]]:
+        ids = TOKENIZER.encode(TOKENIZER.decode(request.source_ids) + "!")
+        return [((*ids, TOKENIZER.eos_id)[len(request.prefix_ids)], 1.0)]
 
 
 def _hypothesis(text: str, score: float) -> Hypothesis:

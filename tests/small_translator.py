@@ -14,7 +14,7 @@ from heedful.data.tokenizer import Tokenizer
 from heedful.model.checkpoint import save_model
 from heedful.model.packed import pack_source, pack_target, shift_right
 from heedful.model.transformer import Transformer
-from heedful.translate.torch_engine import TorchEngine
+from heedful.translate.opening import search_engine
 from heedful.translate.translation import Translator
 
 TEXT = [
@@ -45,13 +45,12 @@ def small_translator(
     tokenizer = Tokenizer.learn_at_most(texts, vocab_size=400, seed=1)
     torch.manual_seed(1)
     model = Transformer(config.model, tokenizer.vocab_size).eval()
-    return Translator(TorchEngine(model), tokenizer, config)
+    return Translator(search_engine(model), tokenizer, config)
 
 
 def taught_translator(source: str = "en", target: str = "de", pair: tuple[str, str] = (TEXT[0], TEXT[1])) -> Translator:
     """One that knows one sentence pair by heart, so that what it says has words."""
     translator = small_translator(source, target, texts=TEXT if pair[0] in TEXT else pair)
-    assert isinstance(translator.engine, TorchEngine)
     (model,), tokenizer = translator.engine.models, translator.tokenizer
     source_T, target_T = (np.array([*tokenizer.encode(text), tokenizer.eos_id]) for text in pair)
     lengths, target_lengths = np.array([len(source_T)]), np.array([len(target_T)])
@@ -62,12 +61,11 @@ def taught_translator(source: str = "en", target: str = "de", pair: tuple[str, s
         loss = F.cross_entropy(model(*batch), torch.from_numpy(target_T), label_smoothing=0.1)
         torch.autograd.backward(loss)
         optimizer.step()
-    return Translator(TorchEngine(model), tokenizer, translator.config)
+    return Translator(search_engine(model), tokenizer, translator.config)
 
 
 def save_translator(translator: Translator, folder: Path) -> Path:
     """Write a model folder for the commands."""
-    assert isinstance(translator.engine, TorchEngine)
     tokenizer = folder.with_suffix(".tokenizer")
     translator.tokenizer.save(tokenizer)
     save_model(folder, translator.engine.models[0].state_dict(), translator.config, tokenizer)

@@ -5,15 +5,68 @@ from __future__ import annotations
 import itertools
 import math
 import random
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
-from heedful.translate.search import length_penalty
+from heedful.translate.sampling import greedy_rule
+from heedful.translate.search import (
+    BeamRule,
+    Beams,
+    BeamStep,
+    History,
+    Hypothesis,
+    Rule,
+    Search,
+    Selectable,
+    Step,
+    beam_steps,
+    length_penalty,
+    new_beams,
+)
 
 EOS = 0
 Prefix = tuple[int, ...]
+S = TypeVar("S", bound=Selectable)
+
+
+def steps_to_the_end(step: Step[S], state: S, beams: Beams, rule: Rule) -> Iterator[BeamStep]:
+    """Until all sentences are done."""
+    search = Search(rule, beams)
+    for done in beam_steps(step, state, search):
+        yield done
+        if search.is_done():
+            return
+
+
+def searched(step: Step[S], state: S, beams: Beams, rule: Rule) -> list[list[Hypothesis]]:
+    """The results of sentences that stay together until the last one is done."""
+    history, num_sentences = History(int(beams.max_length_N.max()) + 1), beams.done_N.numel()
+    for done in steps_to_the_end(step, state, beams, rule):
+        history.record(done)
+    return history.hypotheses(range(num_sentences), [0] * num_sentences, rule)
+
+
+def beam_search(
+    step: Step[S],
+    state: S,
+    *,
+    max_lengths: Sequence[int],
+    beam_size: int,
+    alpha: float = 0.6,
+    n_best: int = 1,
+    prefixes: Sequence[Sequence[int]] | None = None,
+) -> list[list[Hypothesis]]:
+    rule = BeamRule(beam_size, alpha, n_best)
+    return searched(step, state, new_beams(rule, max_lengths, prefixes=prefixes), rule)
+
+
+def greedy_search(step: Step[S], state: S, *, max_lengths: Sequence[int]) -> list[list[Hypothesis]]:
+    rule = greedy_rule()
+    return searched(step, state, new_beams(rule, max_lengths), rule)
 
 
 @dataclass

@@ -11,7 +11,11 @@ from benchmarks import cpu_speed, record
 
 FOLDER = Path(record.__file__).parent
 MEASUREMENTS = sorted(p.stem for p in FOLDER.glob("*.py") if "__main__" in p.read_text(encoding="utf-8"))
-KEEPING = [name for name in MEASUREMENTS if name not in ("alignment", "attention", "pictures", "same_bits", "tables")]
+KEEPING = [
+    name
+    for name in MEASUREMENTS
+    if name not in ("alignment", "attention", "code_lines", "pictures", "same_bits", "tables", "walk")
+]
 
 
 def call(name: str, *arguments: str, monkeypatch: pytest.MonkeyPatch) -> int | str | None:

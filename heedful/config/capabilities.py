@@ -11,14 +11,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from heedful.config.settings import ModelConfig
+from heedful.config.settings import DEFAULT_FAMILY, FamilyConfig, ModelConfig
 from heedful.errors import ConfigError
 
-Check: TypeAlias = Callable[[Any, ModelConfig], str]
+Check: TypeAlias = Callable[[Any, Any], str]
 """A value, and all settings → what could be computed in its place, in words; "" if the value itself can."""
 
 
-def anything(_value: Any, _model: ModelConfig) -> str:
+def anything(_value: Any, _model: Any) -> str:
     """Every value."""
     return ""
 
@@ -74,8 +74,10 @@ class Capabilities:
     settings: Mapping[str, Check]
     remedy: str = ""
 
-    def lack(self, model: ModelConfig) -> Lack | None:
+    def lack(self, model: FamilyConfig) -> Lack | None:
         """Why a model with these settings cannot be computed; None: it can."""
+        if not isinstance(model, ModelConfig) or model.family != DEFAULT_FAMILY:
+            return Lack("model.family", model.family, DEFAULT_FAMILY)
         model, default = model.spelled_out, type(model)()
         for name in model.__struct_fields__:
             value, check = getattr(model, name), self.settings.get(name, one_of(getattr(default, name)))
@@ -83,12 +85,12 @@ class Capabilities:
                 return Lack(f"model.{name}", value, works)
         return None
 
-    def reason(self, model: ModelConfig) -> str:
+    def reason(self, model: FamilyConfig) -> str:
         """The same in words; "": it can."""
         lack = self.lack(model)
         return f"{lack.setting} = {lack.value} {self.refusal} {lack.works}" if lack else ""
 
-    def refuse(self, model: ModelConfig) -> None:
+    def refuse(self, model: FamilyConfig) -> None:
         """An error for a model that cannot be computed."""
         if reason := self.reason(model):
             raise ConfigError(f"{reason}{self.remedy}")

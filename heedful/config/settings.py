@@ -14,7 +14,7 @@ import sys
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias, get_args, get_origin
+from typing import Annotated, Any, Literal, Self, TypeAlias, get_args, get_origin
 
 import msgspec
 from msgspec import Meta, Struct
@@ -67,10 +67,31 @@ class TokenizerConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
             )
 
 
-class ModelConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class FamilyConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What the settings of every family of models have; each family adds its own."""
+
+    family: str = "transformer"
+    d_model: Positive = 512
+
+    @property
+    def spelled_out(self) -> Self:
+        """The same with every size that follows from others, so that equal sizes compare as equal."""
+        return self
+
+    @property
+    def position_limit(self) -> int:
+        """How many tokens a sentence may have, its eos included."""
+        return sys.maxsize
+
+    @property
+    def kept_numbers(self) -> int | None:
+        """How many numbers autograd keeps for a source and a target token, if somebody has counted them."""
+        return None
+
+
+class ModelConfig(FamilyConfig, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The sizes of §3, in the paper's names. The defaults are base."""
 
-    d_model: Positive = 512
     d_ff: Positive = 2048
     num_layers: Positive = 6
     num_encoder_layers: Positive | None = None  # where they differ from num_layers
@@ -103,7 +124,7 @@ class ModelConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
         return self.d_v or self.d_model // self.num_heads
 
     @property
-    def spelled_out(self) -> ModelConfig:
+    def spelled_out(self) -> Self:
         """The same with every size that follows from others, so that equal sizes compare as equal."""
         return msgspec.structs.replace(
             self,
@@ -117,6 +138,14 @@ class ModelConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     def position_limit(self) -> int:
         """How many tokens a sentence may have, its eos included: sinusoids have no end."""
         return self.max_positions if self.positions == "learned" else sys.maxsize
+
+    @property
+    def kept_numbers(self) -> int:
+        """Inputs and outputs of every sub-layer, and its masks."""
+        heads = self.num_heads * (2 * self.head_d_k + 2 * self.head_d_v)
+        attention, feed_forward = heads + 5 * self.d_model, 2 * self.d_ff + 4 * self.d_model
+        encoder = self.encoder_layers * (attention + feed_forward)
+        return encoder + self.decoder_layers * (2 * attention + feed_forward)
 
     def __post_init__(self) -> None:
         if (self.d_k is None or self.d_v is None) and self.d_model % self.num_heads:
@@ -180,7 +209,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     data: DataConfig = DataConfig()
     tokenizer: TokenizerConfig = TokenizerConfig()
-    model: ModelConfig = ModelConfig()
+    model: FamilyConfig = ModelConfig()
     train: TrainConfig = TrainConfig()
     decode: DecodeConfig = DecodeConfig()
 
@@ -193,11 +222,37 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
                 f"(train.batch_tokens / train.micro_batches, and a sentence ends with one more token); "
                 f"lower data.max_length or raise train.batch_tokens"
             )
-        if self.model.positions == "learned" and self.data.max_length + 1 > self.model.max_positions:
+        if self.data.max_length + 1 > self.model.position_limit:
             raise ConfigError(
                 f"data.max_length = {self.data.max_length} needs model.max_positions of at least "
-                f"{self.data.max_length + 1}, not {self.model.max_positions}"
+                f"{self.data.max_length + 1}, not {self.model.position_limit}"
             )
+
+
+FAMILIES: dict[str, type[FamilyConfig]] = {"transformer": ModelConfig}
+"""The settings under [model], by `model.family`."""
+
+
+def register_settings(family: str, settings: type[FamilyConfig]) -> None:
+    """From now on `model.family` may have this name."""
+    FAMILIES[family] = settings
+
+
+def settings_of(family: object) -> type[FamilyConfig]:
+    """What stands under [model] for a family."""
+    if not isinstance(family, str) or family not in FAMILIES:
+        raise ConfigError(
+            f"model.family = {family!r} is unknown; choose one of {', '.join(FAMILIES)}, "
+            f"or name its code with --family module:Class"
+        )
+    return FAMILIES[family]
+
+
+def family_of(*layers: Mapping[str, Mapping[str, Any]]) -> type[FamilyConfig]:
+    """The settings of the family that the layers name, the last one winning."""
+    models = [model for layer in layers if isinstance(model := layer.get("model"), Mapping)]
+    names = [model["family"] for model in models if "family" in model]
+    return settings_of(names[-1] if names else DEFAULT_FAMILY)
 
 
 PRESETS: dict[str, Layer] = {
@@ -235,14 +290,15 @@ PRESETS: dict[str, Layer] = {
         "train": {"steps": 300_000, "checkpoint_steps": 600, "average_last": 20},
     },
 }
-DEFAULT_PRESET = "base"
+DEFAULT_PRESET, DEFAULT_FAMILY = "base", "transformer"
 
 
-def preset(name: str) -> Layer:
-    """The settings of a preset that differ from base."""
+def preset(name: str, *over: Mapping[str, Mapping[str, Any]]) -> Layer:
+    """The settings of a preset that differ from base, but those that the family named in later layers lacks."""
     if name not in PRESETS:
         raise ConfigError(f"preset {name!r} is unknown; choose one of {', '.join(PRESETS)}")
-    return PRESETS[name]
+    layer, known = PRESETS[name], family_of(*over).__struct_fields__
+    return layer | {"model": {field: value for field, value in layer["model"].items() if field in known}}
 
 
 def resolve(*layers: Mapping[str, Mapping[str, Any]]) -> Config:
@@ -252,15 +308,31 @@ def resolve(*layers: Mapping[str, Mapping[str, Any]]) -> Config:
         refuse_unknown(layer)
         for section, fields in layer.items():
             merged[section] = merged.get(section, {}) | dict(fields)
+    kinds = _sections(family_of(merged))
+    parts: dict[str, Any] = {name: _converted(name, fields, kinds[name]) for name, fields in merged.items()}
+    return Config(**parts)
+
+
+def _sections(model: type[FamilyConfig]) -> dict[str, type[Struct]]:
+    """The settings of each section, for a family of models."""
+    return {field.name: type(field.default) for field in msgspec.structs.fields(Config)} | {"model": model}
+
+
+def _converted(section: str, fields: Mapping[str, Any], kind: type[Struct]) -> Struct:
+    for field in fields:
+        if issubclass(kind, FamilyConfig) and field not in kind.__struct_fields__:
+            names = ", ".join(kind.__struct_fields__)
+            raise ConfigError(f"model.family = {kind().family!r} has no setting {section}.{field}; it has {names}")
     try:
-        return msgspec.convert(merged, Config, strict=True)
+        return msgspec.convert(fields, kind, strict=True)
     except msgspec.ValidationError as error:
-        raise ConfigError(_readable(error, merged)) from None
+        raise ConfigError(_readable(error, section, fields)) from None
 
 
 def refuse_unknown(layer: Mapping[str, Mapping[str, Any]]) -> None:
     """A section or a field that is none of ours."""
-    known = to_layer(Config(), keep_none=True)
+    known = {section: list(kind.__struct_fields__) for section, kind in _sections(ModelConfig).items()}
+    known["model"] = list(dict.fromkeys(field for kind in FAMILIES.values() for field in kind.__struct_fields__))
     for section, fields in layer.items():
         if not isinstance(fields, Mapping):
             raise ConfigError(f"{section} = {fields!r} stands alone; settings are written section.field")
@@ -281,6 +353,8 @@ def _nearest(name: str, known: Iterable[str]) -> str:
 def check_value(section: str, field: str, value: object) -> None:
     """Is it one that this field can have? Whether it goes with the others `resolve` says."""
     name = f"{section}.{field}"
+    if name == "model.family":
+        settings_of(value)
     try:
         msgspec.convert(value, _kind(name), strict=True)
     except msgspec.ValidationError as error:
@@ -288,18 +362,18 @@ def check_value(section: str, field: str, value: object) -> None:
 
 
 def _kind(name: str) -> Any:
-    """The type of a setting's values."""
+    """The type of a setting's values, in the first family that has it."""
     section, _, field = name.partition(".")
-    fields = msgspec.structs.fields(type(getattr(Config(), section)))
+    kinds = FAMILIES.values() if section == "model" else [_sections(ModelConfig)[section]]
+    fields = [each for kind in kinds for each in msgspec.structs.fields(kind)]
     return next((each.type for each in fields if each.name == field), None)
 
 
-def _readable(error: msgspec.ValidationError, merged: Layer) -> str:
-    """msgspec's «Expected `int`, got `str` - at `$.model.d_ff`» with our name and the value in front."""
+def _readable(error: msgspec.ValidationError, section: str, fields: Mapping[str, Any]) -> str:
+    """msgspec's «Expected `int`, got `str` - at `$.d_ff`» with our name and the value in front."""
     problem, _, path = str(error).partition(" - at ")
-    name = path.strip("`").removeprefix("$.").split("[")[0]
-    section, _, field = name.partition(".")
-    return _wrong_value(name, merged.get(section, {}).get(field), problem) if name else problem
+    field = path.strip("`").removeprefix("$.").split("[")[0]
+    return _wrong_value(f"{section}.{field}", fields.get(field), problem) if field else problem
 
 
 def _wrong_value(name: str, value: object, problem: str) -> str:

@@ -25,21 +25,14 @@ from torch import Tensor, nn
 from heedful.data.tokenizer import SPACE, Tokenizer
 from heedful.data.words import apart, num_words, word_of_piece
 from heedful.errors import ConfigError, DataError
-from heedful.model.attention import Recorder, recorded_attention
+from heedful.model.attention import Recorder
 from heedful.model.layers import AddAndNorm
 from heedful.model.packed import pack_source, pack_target, shift_right
 from heedful.model.transformer import Transformer
-from heedful.translate.opening import AutoEngine
-from heedful.translate.torch_engine import TorchEngine
 from heedful.translate.translation import Translator, one_line
 
 Kind = Literal["cross", "encoder", "decoder"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
-PLACES: dict[Kind, tuple[str, str]] = {
-    "cross": ("decoder", "cross_attention"),
-    "encoder": ("encoder", "self_attention"),
-    "decoder": ("decoder", "self_attention"),
-}
 START = "<s>"
 
 _looked_into: WeakKeyDictionary[Transformer, Transformer] = WeakKeyDictionary()
@@ -73,10 +66,10 @@ class Residual:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """All that is kept of one forced pass; attention and residuals under their place in the model."""
+    """All that is kept of one forced pass: attention by kind and layer, residuals under their place in the model."""
 
     log_probs_TV: Tensor
-    recorders: Mapping[str, Recorder]
+    recorders: Mapping[str, list[Recorder]]
     residuals: Mapping[str, Residual]
 
 
@@ -118,27 +111,24 @@ def map_of_ids(translator: Translator, source_ids: Sequence[int], target_ids: Se
     source = tokens_of(tokenizer, [*source_ids, tokenizer.eos_id], translator.source_language)
     target = tokens_of(tokenizer, [*target_ids, tokenizer.eos_id], translator.target_language)
     reading = read(model, source.ids, target.ids)
-    weights = {kind: _weights(reading, kind, model) for kind in KINDS}
+    weights = {kind: _weights(reading, kind) for kind in KINDS}
     return AttentionMap(source, target, shifted(target), weights, reading)
 
 
 def the_model(translator: Translator) -> Transformer:
     """The one model of a translator, with the same weights, but ours alone: what others compute is not recorded."""
-    (model,) = the_engine(translator).models
+    models = translator.engine.models
+    if not models:
+        raise ConfigError("attention can be looked at with engine = torch only; load the model with it")
+    if len(models) > 1:
+        raise ConfigError("an ensemble has several attentions; name one model to look into")
+    model = models[0]
+    if not isinstance(model, Transformer):
+        raise ConfigError(f"model.family = {model.family!r} cannot be looked into; transformer can")
     if model not in _looked_into:
         shared = {id(parameter): parameter for parameter in model.parameters()}
         _looked_into[model] = copy.deepcopy(model, shared)
     return _looked_into[model]
-
-
-def the_engine(translator: Translator) -> TorchEngine:
-    """An engine that lets us look inside, with one model."""
-    engine = translator.engine.torch if isinstance(translator.engine, AutoEngine) else translator.engine
-    if not isinstance(engine, TorchEngine):
-        raise ConfigError("attention can be looked at with engine = torch only; load the model with it")
-    if len(engine.models) > 1:
-        raise ConfigError("an ensemble has several attentions; name one model to look into")
-    return engine
 
 
 @torch.no_grad()
@@ -148,7 +138,7 @@ def read(model: Transformer, source_ids: Sequence[int], target_ids: Sequence[int
     lengths, target_lengths = np.array([len(source)]), np.array([len(target)])
     packed = pack_source(source, lengths).to(model.device)
     target_in = pack_target(shift_right(target), target_lengths, lengths).to(model.device)
-    with _one_at_a_time, recorded_attention(model) as recorders, recorded_residuals(model) as residuals:
+    with _one_at_a_time, model.recorded_attention() as recorders, recorded_residuals(model) as residuals:
         logits_TV = model(packed, target_in)
     return Reading(logits_TV.float().log_softmax(dim=-1).cpu(), recorders, residuals)
 
@@ -170,20 +160,8 @@ def recorded_residuals(module: nn.Module) -> Iterator[dict[str, Residual]]:
             handle.remove()
 
 
-def place(kind: Kind, layer: int) -> str:
-    """The name of an attention in the model: decoder.0.cross_attention."""
-    stack, part = PLACES[kind]
-    return f"{stack}.{layer}.{part}"
-
-
-def num_layers(model: Transformer, kind: Kind) -> int:
-    """How many layers have attention of this kind."""
-    return len(model.encoder if kind == "encoder" else model.decoder)
-
-
-def _weights(reading: Reading, kind: Kind, model: Transformer) -> Tensor:
-    layers = range(num_layers(model, kind))
-    return torch.stack([reading.recorders[place(kind, layer)].weights[0] for layer in layers]).float().cpu()
+def _weights(reading: Reading, kind: Kind) -> Tensor:
+    return torch.stack([recorder.weights[0] for recorder in reading.recorders[kind]]).float().cpu()
 
 
 def tokens_of(tokenizer: Tokenizer, ids: Sequence[int], language: str) -> Tokens:

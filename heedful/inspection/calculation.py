@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from heedful.inspection.attention_map import KINDS, AttentionMap, Kind, place
+from heedful.inspection.attention_map import KINDS, AttentionMap, Kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Worked:
 
 def work(found: AttentionMap, kind: Kind, *, layer: int, head: int, row: int) -> Worked:
     """The calculation of one head at one row, step by step; layer, head and row count from 0."""
-    recorder = found.reading.recorders[place(kind, layer)]
+    recorder = found.reading.recorders[kind][layer]
     query_K, key_SK = recorder.queries[0][row, head], recorder.keys[0][:, head]
     dot_S = key_SK @ query_K
     scaled_S = dot_S / math.sqrt(query_K.numel())
@@ -63,6 +63,11 @@ def num_vector_bytes(found: AttentionMap, layers: Sequence[int]) -> int:
 
 
 PARTS = ("q", "k", "v", "sub", "out")
+RESIDUALS: dict[Kind, str] = {  # the residual connection around each attention
+    "cross": "decoder.{}.cross_attention_norm",
+    "encoder": "encoder.{}.self_attention_norm",
+    "decoder": "decoder.{}.self_attention_norm",
+}
 
 
 def vectors(found: AttentionMap, layers: Sequence[int]) -> dict[str, Any]:
@@ -83,8 +88,8 @@ def _parts(found: AttentionMap, kind: Kind, layers: Sequence[int], name: str) ->
 def _part(found: AttentionMap, kind: Kind, layer: int, name: str) -> Tensor:
     """Rows × width; the heads of a row lie side by side."""
     recorder, residual = (
-        found.reading.recorders[place(kind, layer)],
-        found.reading.residuals[f"{place(kind, layer)}_norm"],
+        found.reading.recorders[kind][layer],
+        found.reading.residuals[RESIDUALS[kind].format(layer)],
     )
     tensors = {
         "q": recorder.queries[0].flatten(1),

@@ -34,6 +34,7 @@ from heedful.translate.ctranslate2_engine import CTranslate2Engine
 from heedful.translate.engine import Request, SearchOptions
 from heedful.translate.export.ctranslate2 import num_positions, write_ctranslate2
 from heedful.translate.export.marian import write_huggingface
+from heedful.translate.opening import search_engine
 from heedful.translate.torch_engine import TorchEngine
 
 Ids: TypeAlias = Sequence[int]
@@ -110,10 +111,10 @@ def examine(model: Path, *, source: Path | None = None, target: Path | None = No
     config = load_config(run / CONFIG) if run and (run / CONFIG).is_file() else loaded.config
     train, valid = (_shards(run, name) for name in (TRAINING_DATA, VALIDATION_DATA))
     name, pairs = _sentences(loaded, valid or train, source, target)
-    reference = TrainingGraph(TorchEngine(loaded.model))
+    reference = TrainingGraph(search_engine(loaded.model))
     findings = [
-        compare("cached decoding", reference, CachedDecoding(TorchEngine(loaded.model), together=False), pairs),
-        compare("batched decoding", reference, CachedDecoding(TorchEngine(loaded.model), together=True), pairs),
+        compare("cached decoding", reference, CachedDecoding(search_engine(loaded.model), together=False), pairs),
+        compare("batched decoding", reference, CachedDecoding(search_engine(loaded.model), together=True), pairs),
         *_exports(loaded, reference, pairs),
     ]
     found = cautions(run, config, loaded.tokenizer, train, valid)
@@ -330,7 +331,7 @@ def _ctranslate2(quantize: str) -> MakeWay:
         with tempfile.TemporaryDirectory(prefix="heedful-") as folder:
             write_ctranslate2(loaded, Path(folder) / "export", quantize=quantize)
             pieces, positions = tokenizer.pieces(range(tokenizer.vocab_size)), num_positions(loaded.model.config)
-            yield Exported(CTranslate2Engine(Path(folder) / "export", pieces, max_positions=positions))
+            yield Exported(CTranslate2Engine(Path(folder) / "export", pieces, position_limit=positions))
 
     return make
 

@@ -13,19 +13,30 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import torch
 from torch import Tensor
 
 from heedful.data.tokenizer import Tokenizer
 from heedful.errors import CheckpointError, DataError, DivergedError
-from heedful.inspection.attention_map import KINDS, AttentionMap, Kind, Tokens, map_of_ids, the_engine, the_model
+from heedful.inspection.attention_map import KINDS, AttentionMap, Kind, Tokens, map_of_ids, the_model
 from heedful.inspection.calculation import halves, num_vector_bytes, vectors
 from heedful.inspection.heads import has_grammar, head_roles, known_roles
 from heedful.model.embedding import sinusoids
-from heedful.model.transformer import num_parameters
+from heedful.model.packed import pack_source
+from heedful.model.sizes import count, shapes_of
 from heedful.score.card import load_card
-from heedful.translate.engine import Request, SearchOptions
-from heedful.translate.search import BeamRule, BeamStep, History, Hypothesis, beam_steps, length_penalty, new_beams
+from heedful.translate.engine import Request, SearchOptions, length_limit
+from heedful.translate.search import (
+    BeamRule,
+    BeamStep,
+    History,
+    Hypothesis,
+    Search,
+    beam_steps,
+    length_penalty,
+    new_beams,
+)
 from heedful.translate.translation import Translator, one_line
 
 TOP = 8  # choices shown at each place
@@ -142,19 +153,24 @@ def beam(
     translator: Translator, source_ids: Sequence[int], prefix: str, options: SearchOptions
 ) -> tuple[list[list[dict[str, Any]]], list[Hypothesis]]:
     """The tree of a beam search, step by step, and its finished hypotheses, best first."""
-    engine, tokenizer = the_engine(translator), translator.tokenizer
+    model, tokenizer = the_model(translator), translator.tokenizer
     prefix_ids = tokenizer.encode(one_line(prefix)) if prefix else []
-    limit = engine.max_length(Request(source_ids, prefix_ids), options)
+    limit = length_limit(Request(source_ids, prefix_ids), options, position_limit=model.position_limit)
     rule = BeamRule(options.beam_size, options.alpha, options.n_best)
+    source = np.array([*source_ids, tokenizer.eos_id], dtype=np.int64)
     with torch.no_grad():
-        (memory,), longest = engine.encode([source_ids])
-    state = engine.decoders[0].start(memory, num_sentences=1, longest=longest, num_beams=rule.width)
-    beams = new_beams(rule, [limit], prefixes=[prefix_ids], like=memory.hidden_SD)
+        memory = model.encode(pack_source(source, np.array([len(source)])).to(model.device))
+    decoder = model.new_decoder()
+    state = decoder.empty(1, rule.width, sources=len(source))
+    state.admit(memory, [0], longest=len(source))
+    search = Search(rule, new_beams(rule, [limit], prefixes=[prefix_ids], like=memory.hidden_SD))
     history = History(limit + 1)
     steps: list[list[dict[str, Any]]] = []
-    for step in beam_steps(engine.decoders[0].step, state, beams, rule):
+    for step in beam_steps(decoder.step, state, search):
         history.record(step)
         steps.append(_nodes(step, len(steps) + 1, rule, tokenizer))
+        if search.is_done():
+            break
     hypotheses = history.hypotheses([0], [0], rule)[0]
     if not hypotheses:
         raise DivergedError
@@ -311,11 +327,11 @@ def _vectors(
 def model_card(translator: Translator) -> dict[str, Any]:
     """What the model is: languages, sizes, and how it was trained and searches."""
     model, config = the_model(translator), translator.config
-    sizes = config.model
+    sizes = model.config
     return {
         "source": translator.source_language,
         "target": translator.target_language,
-        "parameters": num_parameters(model),
+        "parameters": count(shapes_of(model)),
         "vocab_size": model.vocab_size,
         "encoder_layers": sizes.encoder_layers,
         "decoder_layers": sizes.decoder_layers,

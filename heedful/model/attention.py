@@ -1,27 +1,23 @@
 """Attention (§3.2): the only part of the model in which positions meet.
 
-Three ways to compute equation 1, equal by test: `attention` as the paper writes it, which also gives the weights;
-`grouped_attention` for CPUs, padded within groups of like length; `fast/cuda/attention.py` for CUDA, on the packed rows
-themselves. `attend` is the one place that chooses between the fast ones. (Translation, a position at a time, has its
-own in `decoding.py`, with the √d_k in W_Q.) K is d_k; of values and outputs it is d_v. What may look at what is in the
-layout; here nobody knows tokens, sentences or which of the three uses of §3.2.3 it is.
+`attention` is equation 1 as the paper writes it, and `plain_attention` the same over a whole packed batch; both give
+the weights too. What a model computes with is the `attend` of the batch's layout, which is equal to it by test.
+(Translation, a position at a time, has its own in `decoding.py`, with the √d_k in W_Q.) K is d_k; of values and
+outputs it is d_v. Which rows may look at which is in the layout; nothing here knows tokens or sentences.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from heedful.fast.cuda.tiles import Tiles
-from heedful.model.layout import Group, Groups, Slots
-from heedful.model.packed import Layout
+from heedful.model.layout import Layout
 
 
 def attention(query_HLK: Tensor, key_HMK: Tensor, value_HMK: Tensor, mask_LM: Tensor) -> tuple[Tensor, Tensor]:
@@ -55,94 +51,11 @@ def plain_attention(query_THK: Tensor, key_SHK: Tensor, value_SHK: Tensor, layou
     return output_HTK.transpose(0, 1), weights_HTS
 
 
-def grouped_attention(query_THK: Tensor, key_SHK: Tensor, value_SHK: Tensor, layout: Groups) -> Tensor:
-    """Equation 1 on groups of sentences of like length; rows behind the last sentence come out as zeros."""
-    query_PHK = _pad(query_THK, layout.queries)
-    key_PHK, value_PHK = _pad(key_SHK, layout.keys), _pad(value_SHK, layout.keys)
-    query_sizes = [group.num_sentences * group.num_queries for group in layout.groups]
-    key_sizes = [group.num_sentences * group.num_keys for group in layout.groups]
-    parts = zip(
-        layout.groups, query_PHK.split(query_sizes), key_PHK.split(key_sizes), value_PHK.split(key_sizes), strict=True
-    )
-    outputs = [_attend_group(group, query, key, value, layout.causal) for group, query, key, value in parts]
-    output_THK = _unpad(torch.cat(outputs), layout.queries)
-    return F.pad(output_THK, (0, 0, 0, 0, 0, query_THK.size(0) - output_THK.size(0)))
-
-
-def _attend_group(group: Group, query_PHK: Tensor, key_PHK: Tensor, value_PHK: Tensor, causal: bool) -> Tensor:
-    query_NHLK = query_PHK.unflatten(0, (group.num_sentences, group.num_queries)).transpose(1, 2)
-    key_NHMK = key_PHK.unflatten(0, (group.num_sentences, group.num_keys)).transpose(1, 2)
-    value_NHMK = value_PHK.unflatten(0, (group.num_sentences, group.num_keys)).transpose(1, 2)
-    output_NHLK = F.scaled_dot_product_attention(
-        query_NHLK, key_NHMK, value_NHMK, attn_mask=group.key_mask_N11M, is_causal=causal
-    )
-    return output_NHLK.transpose(1, 2).flatten(0, 1)
-
-
-def _pad(x_THK: Tensor, slots: Slots) -> Tensor:
-    padded_PHK: Tensor = _Pad.apply(x_THK, slots.row_of_slot_P, slots.slot_of_row_T)  # type: ignore[no-untyped-call]
-    return padded_PHK
-
-
-def _unpad(y_PHK: Tensor, slots: Slots) -> Tensor:
-    rows_THK: Tensor = _Unpad.apply(y_PHK, slots.slot_of_row_T)  # type: ignore[no-untyped-call]
-    return rows_THK
-
-
-class _Pad(torch.autograd.Function):
-    """Packed rows → padded slots. The gradient of a row is that of its one real slot, so no sum is needed."""
-
-    @staticmethod
-    def forward(ctx: Any, x_THK: Tensor, row_of_slot_P: Tensor, slot_of_row_T: Tensor) -> Tensor:
-        ctx.save_for_backward(slot_of_row_T)
-        ctx.num_rows = x_THK.size(0)
-        return x_THK.index_select(0, row_of_slot_P)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
-        (slot_of_row_T,) = ctx.saved_tensors
-        grad_THK = grads[0].index_select(0, slot_of_row_T)
-        return F.pad(grad_THK, (0, 0, 0, 0, 0, ctx.num_rows - grad_THK.size(0))), None, None
-
-
-class _Unpad(torch.autograd.Function):
-    """Padded slots → packed rows. Padded slots get a gradient of zero."""
-
-    @staticmethod
-    def forward(ctx: Any, y_PHK: Tensor, slot_of_row_T: Tensor) -> Tensor:
-        ctx.save_for_backward(slot_of_row_T)
-        ctx.num_slots = y_PHK.size(0)
-        return y_PHK.index_select(0, slot_of_row_T)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
-        (slot_of_row_T,) = ctx.saved_tensors
-        grad_PHK = grads[0].new_zeros((ctx.num_slots, *grads[0].shape[1:]))
-        return grad_PHK.index_copy_(0, slot_of_row_T, grads[0]), None
-
-
-def attend(products: tuple[Tensor, ...], layout: Layout, *, num_heads: int, d_k: int) -> Tensor:
-    """Equation 1 for all heads, by the fastest way that this layout was built for."""
-    if isinstance(layout, Tiles):
-        from heedful.fast.cuda.attention import tiled_attention  # needs Triton, which is not everywhere
-
-        return tiled_attention(products, layout, num_heads=num_heads, d_k=d_k)
-    return grouped_attention(*split_heads(products, num_heads=num_heads, d_k=d_k), layout).flatten(-2)
-
-
-def project(x_TD: Tensor, *matrices: nn.Linear) -> Tensor:
-    """x W for several matrices W, in one product; the results lie side by side."""
-    return F.linear(x_TD, torch.cat([matrix.weight for matrix in matrices]))
-
-
-def split_heads(products: tuple[Tensor, ...], *, num_heads: int, d_k: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Queries, keys and values, with an axis for the heads, which lie side by side in a row."""
-    width = num_heads * d_k
-    *queries, rest = products
-    query, key_value = (queries[0], rest) if queries else rest.tensor_split([width], dim=-1)
-    key, value = key_value.tensor_split([width], dim=-1)
-    query_THK, key_SHK, value_SHK = (part.unflatten(-1, (num_heads, -1)) for part in (query, key, value))
-    return query_THK, key_SHK, value_SHK
+def project(x_TD: Tensor, *matrices: nn.Linear) -> tuple[Tensor, ...]:
+    """x W for several matrices W, in one product."""
+    product_TX = F.linear(x_TD, torch.cat([matrix.weight for matrix in matrices]))
+    parts: tuple[Tensor, ...] = product_TX.split([matrix.out_features for matrix in matrices], dim=-1)
+    return parts
 
 
 class MultiHeadAttention(nn.Module):
@@ -160,15 +73,29 @@ class MultiHeadAttention(nn.Module):
         self.W_O = nn.Linear(num_heads * d_v, d_model, bias=False)
         self.recorder: Recorder | None = None
 
+    def heads(self, layout: Layout, *projected: Tensor) -> Tensor:
+        """Concat(head_1, …, head_h) of the projected queries, keys and values."""
+        query_THK, key_SHK, value_SHK = (x_TX.unflatten(-1, (self.num_heads, -1)) for x_TX in projected)
+        if self.recorder is not None:
+            return self.recorder.attend(query_THK, key_SHK, value_SHK, layout).flatten(-2)
+        return layout.attend(query_THK, key_SHK, value_SHK).flatten(-2)
+
+
+class SelfAttention(MultiHeadAttention):
+    """Queries, keys and values all come from the same rows (§3.2.3, second and third use)."""
+
+    def forward(self, x_TD: Tensor, layout: Layout) -> Tensor:
+        """MultiHead(x, x, x)."""
+        output_TD: Tensor = self.W_O(self.heads(layout, *project(x_TD, self.W_Q, self.W_K, self.W_V)))
+        return output_TD
+
+
+class CrossAttention(MultiHeadAttention):
+    """Queries come from the decoder, keys and values from the encoder's output (§3.2.3, first use)."""
+
     def forward(self, x_TD: Tensor, memory_SD: Tensor, layout: Layout) -> Tensor:
-        """Queries from x, keys and values from the memory (in self-attention x itself)."""
-        products: tuple[Tensor, ...] = (
-            (project(x_TD, self.W_Q, self.W_K, self.W_V),)
-            if memory_SD is x_TD
-            else (self.W_Q(x_TD), project(memory_SD, self.W_K, self.W_V))
-        )
-        attend_ = attend if self.recorder is None else self.recorder.attend
-        output_TD: Tensor = self.W_O(attend_(products, layout, num_heads=self.num_heads, d_k=self.d_k))
+        """MultiHead(x, memory, memory)."""
+        output_TD: Tensor = self.W_O(self.heads(layout, self.W_Q(x_TD), *project(memory_SD, self.W_K, self.W_V)))
         return output_TD
 
 
@@ -181,26 +108,24 @@ class Recorder:
     values: list[Tensor] = field(default_factory=list)
     weights: list[Tensor] = field(default_factory=list)
 
-    def attend(self, products: tuple[Tensor, ...], layout: Layout, *, num_heads: int, d_k: int) -> Tensor:
+    def attend(self, query_THK: Tensor, key_SHK: Tensor, value_SHK: Tensor, layout: Layout) -> Tensor:
         """Equation 1; the weights of this call are kept."""
-        query_THK, key_SHK, value_SHK = split_heads(products, num_heads=num_heads, d_k=d_k)
         output_THK, weights_HTS = plain_attention(query_THK, key_SHK, value_SHK, layout)
         self.queries.append(query_THK)
         self.keys.append(key_SHK)
         self.values.append(value_SHK)
         self.weights.append(weights_HTS)
-        return output_THK.flatten(-2)
+        return output_THK
 
 
 @contextmanager
-def recorded_attention(module: nn.Module) -> Iterator[dict[str, Recorder]]:
-    """Within this context every attention inside `module` is recorded, under the name of its place in the model."""
-    places = {name: part for name, part in module.named_modules() if isinstance(part, MultiHeadAttention)}
-    recorders = {name: Recorder() for name in places}
-    for name, part in places.items():
-        part.recorder = recorders[name]
+def recorded(places: Sequence[MultiHeadAttention]) -> Iterator[list[Recorder]]:
+    """Within this context these places record their attention."""
+    recorders = [Recorder() for _ in places]
+    for place, recorder in zip(places, recorders, strict=True):
+        place.recorder = recorder
     try:
         yield recorders
     finally:
-        for part in places.values():
-            part.recorder = None
+        for place in places:
+            place.recorder = None

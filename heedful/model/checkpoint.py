@@ -32,7 +32,8 @@ from heedful.data.atomic import explained, remove_folder, replaced_folder
 from heedful.data.run_folder import CHECKPOINTS, CONFIG, MODEL, TOKENIZER
 from heedful.data.tokenizer import Tokenizer
 from heedful.errors import CheckpointError
-from heedful.model.transformer import Transformer
+from heedful.model.interface import TranslationModel
+from heedful.model.registry import empty_model
 
 WEIGHTS, MOMENTS, STATE = "model.safetensors", "state.safetensors", "state.json"
 FORMAT = {"format": "heedful"}  # alone: several remarks would be written in any order
@@ -42,7 +43,7 @@ FORMAT = {"format": "heedful"}  # alone: several remarks would be written in any
 class LoadedModel:
     """A model ready to translate: the weights and all that belongs to them."""
 
-    model: Transformer
+    model: TranslationModel
     tokenizer: Tokenizer
     config: Config
     weights: Path
@@ -215,7 +216,7 @@ def weights_digest(path: Path) -> str:
     return digest.hexdigest()
 
 
-def load_weights(model: Transformer, weights: Mapping[str, Tensor], origin: Path) -> None:
+def load_weights(model: TranslationModel, weights: Mapping[str, Tensor], origin: Path) -> None:
     """Copy weights into the model, in the model's own type; names and shapes must be the model's."""
     refuse_other_shapes(weights, {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}, origin)
     model.load_state_dict(dict(weights))
@@ -340,13 +341,6 @@ def load_model(path: Path, *, device: torch.device, dtype: torch.dtype = torch.f
     """A MODEL ready to use: evaluation mode, on `device`."""
     files = find_model(path)
     config, tokenizer = load_config(files.config), Tokenizer.load(files.tokenizer)
-    model = empty_model(config, tokenizer.vocab_size).to(dtype)
+    model = empty_model(config.model, tokenizer.vocab_size).to_empty(device="cpu").to(dtype)
     load_weights(model, load_tensors(files.weights), files.weights)
     return LoadedModel(model.to(device).eval(), tokenizer, config, files.weights)
-
-
-def empty_model(config: Config, vocab_size: int) -> Transformer:
-    """A model whose weights are still to come, without the time that drawing them takes."""
-    with torch.device("meta"):
-        model = Transformer(config.model, vocab_size)
-    return model.to_empty(device="cpu")

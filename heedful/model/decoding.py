@@ -1,7 +1,7 @@
 """Decoding with a cache: the decoder of §3.1, one token at a time.
 
-A `State` has N slots of W hypotheses each. A slot holds one sentence, at a position of its own, so that a sentence can
-enter while others are half-way. What earlier positions have to offer (their keys and values) is kept:
+A `CachedState` has N slots of W hypotheses each. A slot holds one sentence, at a position of its own, so that a
+sentence can enter while others are half-way. What earlier positions have to offer (their keys and values) is kept:
 
 - those of the encoder's output once per sentence; its W hypotheses are W query positions of the same attention;
 - those of the hypotheses where they were first written. When search goes on from other parents, nothing is copied:
@@ -16,18 +16,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
-from typing import cast
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from heedful.config.capabilities import NUMBERS, Capabilities, anything
-from heedful.fast.cpu.prepacked import PREPACKED, Product
 from heedful.model.attention import MultiHeadAttention
+from heedful.model.embedding import Embedding
+from heedful.model.interface import Memory
 from heedful.model.layers import DecoderLayer
-from heedful.model.transformer import Memory, Transformer
 
 FIRST_CAPACITY = 32  # target positions; doubled when they are used up
 NOBODY = -1  # in `ancestors_NWL`: nothing was written yet
@@ -37,16 +35,16 @@ CACHED = Capabilities(
 )
 
 
-class State:
-    """The caches of N slots of W hypotheses; made by `Decoder.start`, moved on by `Decoder.step`.
+class CachedState:
+    """The caches of N slots of W hypotheses; made by `CachedDecoder.empty`, moved on by `CachedDecoder.step`.
 
     Room for longer sentences is made as they come, and a step looks only as far back as the longest hypothesis
     reaches. (`fast/cuda/static_decoder.py` has the fixed shapes that a captured CUDA graph needs.)
     """
 
-    def __init__(self, decoder: Decoder, num_slots: int, num_beams: int, *, sources: int) -> None:
+    def __init__(self, decoder: CachedDecoder, num_slots: int, num_beams: int, *, sources: int) -> None:
         self.decoder, self.num_beams = decoder, num_beams
-        like, layers = decoder.model.embedding.weight_VD, decoder.layers
+        like, layers = decoder.embedding.weight_VD, decoder.layers
         self.keys_values_NHLWC = [
             like.new_zeros(num_slots, layer.num_heads, 0, num_beams, layer.d_kv) for layer in layers
         ]
@@ -58,7 +56,7 @@ class State:
         self._ages = [0] * num_slots  # the positions once more, known without asking the device
 
     def _integers(self, dtype: torch.dtype, *shape: int) -> Tensor:
-        return torch.zeros(shape, dtype=dtype, device=self.decoder.model.device)
+        return torch.zeros(shape, dtype=dtype, device=self.decoder.embedding.weight_VD.device)
 
     @property
     def num_slots(self) -> int:
@@ -73,7 +71,7 @@ class State:
     @property
     def span(self) -> int:
         """How many target positions a step looks at, the one it writes included."""
-        return min(max(self._ages, default=0) + 1, self.decoder.max_positions)
+        return min(max(self._ages, default=0) + 1, self.decoder.position_limit)
 
     @torch.no_grad()
     def select(self, parents_NW: Tensor) -> None:
@@ -129,7 +127,7 @@ class State:
         """Make room for one more position; where it is, and which keys its queries may look at (0 or −∞)."""
         self._reserve_targets()
         # A slot that is done may have come to the end of all room; what it writes there is never read.
-        position_N = self.position_N.clamp(max=min(self.capacity, self.decoder.max_positions) - 1)
+        position_N = self.position_N.clamp(max=min(self.capacity, self.decoder.position_limit) - 1)
         slot_N = torch.arange(self.num_slots, device=position_N.device)
         self.ancestors_NWL[slot_N, :, position_N] = self.beam_W
         not_mine_NWLW = self.ancestors_NWL[:, :, : self.span, None] != self.beam_W
@@ -153,7 +151,21 @@ def _unpacked(offsets_N: Tensor, num_sentences: int, longest: int, like: Tensor)
     return torch.minimum(row_NM, end_N1 - 1), mask_NM
 
 
-@dataclass(frozen=True, slots=True)
+class Product:
+    """x ↦ x Wᵀ + b, and the same followed by a ReLU; sees W as it was when this was made."""
+
+    def __init__(self, weight_XD: Tensor, bias_X: Tensor | None = None) -> None:
+        self.weight_XD, self.bias_X = weight_XD.detach(), None if bias_X is None else bias_X.detach()
+
+    def __call__(self, x_RD: Tensor) -> Tensor:
+        return F.linear(x_RD, self.weight_XD, self.bias_X)
+
+    def relu(self, x_RD: Tensor) -> Tensor:
+        """max(0, x Wᵀ + b)."""
+        return F.relu(self(x_RD))
+
+
+@dataclass(slots=True)
 class Products:
     """What a layer's step multiplies with."""
 
@@ -168,27 +180,20 @@ class Products:
 class CachedLayer:
     """One layer of the decoder, its matrices laid together once: fewer and larger products in each step."""
 
-    def __init__(self, layer: DecoderLayer, *, is_prepacked: bool = True) -> None:
-        self.layer, self.is_prepacked = layer, is_prepacked
-        own, cross = layer.self_attention, layer.cross_attention
+    def __init__(self, layer: DecoderLayer) -> None:
+        self.layer = layer
+        own, cross, forward = layer.self_attention, layer.cross_attention, layer.feed_forward
         self.num_heads, self.query_width = own.num_heads, own.W_Q.out_features
         self.d_k = own.W_K.out_features // self.num_heads
         self.d_kv = self.d_k + own.W_V.out_features // self.num_heads
-        self.own_QKV = torch.cat([_scaled_queries(own), _keys_values(own)])
-        self.cross_Q, self.cross_KV = _scaled_queries(cross), _keys_values(cross)
-
-    @cached_property
-    def products(self) -> Products:
-        """The same matrices, ready for `step`."""
-        own, cross, forward = self.layer.self_attention, self.layer.cross_attention, self.layer.feed_forward
-        product = partial(Product, is_packed=self.is_prepacked)
-        return Products(
-            product(self.own_QKV),
-            product(own.W_O.weight),
-            product(self.cross_Q),
-            product(cross.W_O.weight),
-            product(forward.W_1.weight, forward.W_1.bias),
-            product(forward.W_2.weight, forward.W_2.bias),
+        self.cross_KV = keys_values(cross)
+        self.products = Products(
+            Product(torch.cat([scaled_queries(own), keys_values(own)])),
+            Product(own.W_O.weight),
+            Product(scaled_queries(cross)),
+            Product(cross.W_O.weight),
+            Product(forward.W_1.weight, forward.W_1.bias),
+            Product(forward.W_2.weight, forward.W_2.bias),
         )
 
     def memory(self, hidden_SD: Tensor, row_NM: Tensor) -> Tensor:
@@ -197,7 +202,7 @@ class CachedLayer:
         keys_values_NMHC: Tensor = keys_values_SX[row_NM].unflatten(-1, (self.num_heads, self.d_kv))
         return keys_values_NMHC.transpose(1, 2)
 
-    def step(self, x_RD: Tensor, state: State, number: int, place: Place, mask_N1WM: Tensor) -> Tensor:
+    def step(self, x_RD: Tensor, state: CachedState, number: int, place: Place, mask_N1WM: Tensor) -> Tensor:
         """`DecoderLayer.forward` for one position of each row."""
         layer = self.layer
         x_RD = layer.self_attention_norm(x_RD, self._own(x_RD, state.keys_values_NHLWC[number], place, mask_N1WM))
@@ -229,50 +234,36 @@ class CachedLayer:
         return output(heads_NWHK.flatten(2).flatten(0, 1))
 
 
-def _scaled_queries(part: MultiHeadAttention) -> Tensor:
+def scaled_queries(part: MultiHeadAttention) -> Tensor:
     """W_Q / √d_k: equation 1 with the division done once, in the matrix."""
     return part.W_Q.weight.detach() / math.sqrt(part.W_Q.out_features // part.num_heads)
 
 
-def _keys_values(part: MultiHeadAttention) -> Tensor:
+def keys_values(part: MultiHeadAttention) -> Tensor:
     """W_K and W_V with the rows of a head together, so that a head's key and value are written as one."""
     heads = [matrix.weight.detach().unflatten(0, (part.num_heads, -1)) for matrix in (part.W_K, part.W_V)]
     return torch.cat(heads, dim=1).flatten(0, 1)
 
 
-def max_positions(model: Transformer) -> int:
-    """How far the model's positions reach."""
-    return model.config.position_limit
+class CachedDecoder:
+    """The decoder's layers, prepared for one token at a time. It sees the weights as they were when it was made."""
 
+    def __init__(self, embedding: Embedding, layers: Sequence[DecoderLayer], *, position_limit: int) -> None:
+        assert not embedding.training, "decoding is for a model in eval mode; dropout is for training"
+        self.embedding, self.position_limit = embedding, position_limit
+        self.layers = [CachedLayer(layer) for layer in layers]
+        self.logits = Product(embedding.weight_VD)
 
-class Decoder:
-    """The decoder of a model, prepared for one token at a time. It sees the weights as they were when it was made."""
-
-    def __init__(self, model: Transformer) -> None:
-        assert not model.training, "decoding is for a model in eval mode; dropout is for training"
-        CACHED.refuse(model.config)
-        self.model = model
-        self.max_positions = max_positions(model)
-        is_prepacked = PREPACKED.lack(model.config) is None
-        self.layers = [CachedLayer(cast(DecoderLayer, layer), is_prepacked=is_prepacked) for layer in model.decoder]
-        self.logits = Product(model.embedding.weight_VD, is_packed=is_prepacked)
-
-    def empty(self, num_slots: int, num_beams: int, *, sources: int = 0) -> State:
+    def empty(self, num_slots: int, num_beams: int, *, sources: int = 0) -> CachedState:
         """A state with no sentence in it; with room for so many source positions to begin with."""
-        return State(self, num_slots, num_beams, sources=sources)
-
-    def start(self, memory: Memory, *, num_sentences: int, longest: int, num_beams: int) -> State:
-        """A state with a slot for each sentence of the memory, of at most `longest` source tokens each."""
-        state = self.empty(num_sentences, num_beams, sources=longest)
-        state.admit(memory, range(num_sentences), longest=longest)
-        return state
+        return CachedState(self, num_slots, num_beams, sources=sources)
 
     @torch.no_grad()
-    def step(self, ids_R: Tensor, state: State) -> Tensor:
+    def step(self, ids_R: Tensor, state: CachedState) -> Tensor:
         """The last token of each row → the logits of the next one. At position 0 the token is ignored (§3.1)."""
         place, mask_N1WM = state.enter()
         positions_R = place[1].repeat_interleave(state.num_beams, output_size=ids_R.numel())
-        x_RD = self.model.embedding.target(ids_R, positions_R, state.span)
+        x_RD = self.embedding.target(ids_R, positions_R, state.span)
         for number, layer in enumerate(self.layers):
             x_RD = layer.step(x_RD, state, number, place, mask_N1WM)
         state.leave()

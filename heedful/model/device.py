@@ -15,7 +15,7 @@ import torch
 
 from heedful.config.capabilities import KERNELS
 from heedful.config.extras import install_line
-from heedful.config.settings import ModelConfig
+from heedful.config.settings import FamilyConfig
 from heedful.errors import DeviceError
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
@@ -47,12 +47,12 @@ def has_bfloat16(device: torch.device) -> bool:
     return device.type == "cuda" and torch.cuda.get_device_capability(device) >= BFLOAT16_CAPABILITY
 
 
-def has_kernels(device: torch.device, model: ModelConfig) -> bool:
+def has_kernels(device: torch.device, model: FamilyConfig) -> bool:
     """Whether our kernels can compute such a model there."""
     return device.type == "cuda" and not lack_of_kernels(device, model)
 
 
-def lack_of_kernels(device: torch.device, model: ModelConfig) -> str:
+def lack_of_kernels(device: torch.device, model: FamilyConfig) -> str:
     """What our kernels want and do not have on this GPU, or for such a model; or "".
 
     Triton compiles them, and a C compiler, which must find Python's headers, what launches them.

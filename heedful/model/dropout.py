@@ -1,9 +1,7 @@
-"""Dropout (§5.4) whose masks follow from a seed on the device, where one is given.
+"""Dropout (§5.4). It knows nothing of steps, nor of what is dropped.
 
-On CPUs dropout draws from torch's generator, 16 bits for each number: torch's own dropout draws more, and takes twice
-the time. A captured CUDA graph cannot ask a generator on the host, so there each place in the model that drops numbers
-has a seed of its own in the device's memory; who trains writes new seeds before each micro-batch. It knows nothing of
-steps, nor of what is dropped.
+On CPUs it draws from torch's generator, 16 bits for each number: torch's own dropout draws more, and takes twice the
+time.
 """
 
 from __future__ import annotations
@@ -15,20 +13,12 @@ CHANCES = 2**16  # of a draw on a CPU: the share that is dropped is a multiple o
 
 
 class Dropout(nn.Dropout):
-    """Dropout by torch's generator, or, once it has a seed, by that."""
+    """Dropout by torch's generator."""
 
-    seed_1: Tensor | None = None  # one int64
-
-    def forward(self, x_TD: Tensor, stream: int = 0) -> Tensor:
-        """Dropout; what passes here twice in a step takes another stream the second time, or masks would be equal."""
-        if not self.training or self.p == 0:
-            return x_TD
-        if self.seed_1 is None:
-            return drawn_dropout(x_TD, self.p) if x_TD.device.type == "cpu" else super().forward(x_TD)
-        from heedful.fast.cuda.add_norm import seeded_dropout  # needs Triton, which is not everywhere
-
-        seed_1 = self.seed_1 + (stream << 40) if stream else self.seed_1
-        return seeded_dropout(x_TD, seed_1=seed_1, dropout=self.p)
+    def forward(self, x_TD: Tensor) -> Tensor:
+        """Drops numbers in training, and nothing in evaluation."""
+        is_drawn = self.training and self.p > 0 and x_TD.device.type == "cpu"
+        return drawn_dropout(x_TD, self.p) if is_drawn else super().forward(x_TD)
 
 
 def drawn_dropout(x_TD: Tensor, p: float) -> Tensor:
@@ -38,14 +28,3 @@ def drawn_dropout(x_TD: Tensor, p: float) -> Tensor:
     dropped = max(1, round(p * CHANCES))  # the draws are −CHANCES/2 … CHANCES/2 − 1
     kept_TD = (draws_TD > dropped - CHANCES // 2 - 1).to(x_TD.dtype)
     return x_TD * kept_TD.mul_(CHANCES / max(1, CHANCES - dropped))
-
-
-def seeded_places(model: nn.Module) -> list[Dropout]:
-    """Every place in the model that drops numbers, in a fixed order."""
-    return [module for module in model.modules() if isinstance(module, Dropout)]
-
-
-def seed_dropout(model: nn.Module, seeds_P: Tensor) -> None:
-    """From now on place i draws its mask from what stands in `seeds_P[i]` (int64) at that moment."""
-    for place, seed_1 in zip(seeded_places(model), seeds_P.split(1), strict=True):
-        place.seed_1 = seed_1

@@ -66,6 +66,7 @@ class Embedding(nn.Module):
         self.weight_VD = nn.Parameter(torch.empty(vocab_size, d_model))
         self.positions = positions
         self.dropout = Dropout(dropout)
+        self.target_dropout = Dropout(dropout)
 
     def source(self, tokens_T: Tensor, positions_T: Tensor, longest: int) -> Tensor:
         """The encoder's input."""
@@ -75,7 +76,7 @@ class Embedding(nn.Module):
     def target(self, tokens_T: Tensor, positions_T: Tensor, longest: int) -> Tensor:
         """The decoder's input: the output shifted right, so that the zero vector stands before the first token."""
         shifted_TD = self.scaled(tokens_T).masked_fill((positions_T == 0)[:, None], 0.0)
-        x_TD: Tensor = self.dropout(self._with_positions(shifted_TD, positions_T, longest), stream=1)
+        x_TD: Tensor = self.target_dropout(self._with_positions(shifted_TD, positions_T, longest))
         return x_TD
 
     def logits(self, hidden_TD: Tensor) -> Tensor:

@@ -11,15 +11,7 @@ class FeedForward(nn.Module):
         super().__init__()
         self.W_1 = nn.Linear(d_model, d_ff)
         self.W_2 = nn.Linear(d_ff, d_model)
-        self.fused = False  # see `use_kernels` in layers.py
 
     def forward(self, x_TD: Tensor) -> Tensor:
-        if self.fused:
-            return self._fused(x_TD)
         output_TD: Tensor = self.W_2(F.relu(self.W_1(x_TD)))
         return output_TD
-
-    def _fused(self, x_TD: Tensor) -> Tensor:
-        from heedful.fast.cuda.feed_forward import feed_forward  # needs Triton, which is not everywhere
-
-        return feed_forward(x_TD, self.W_1.weight, self.W_1.bias, self.W_2.weight, self.W_2.bias)

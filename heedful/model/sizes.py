@@ -7,11 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-import torch
-
-from heedful.config.settings import Config, ModelConfig
+from heedful.config.settings import Config, FamilyConfig
 from heedful.model.device import explained_out_of_memory
-from heedful.model.transformer import Transformer
+from heedful.model.interface import TranslationModel
+from heedful.model.registry import empty_model
 
 ROWS_AT_ONCE = 256  # of the logits, on a CPU
 
@@ -19,12 +18,15 @@ Shapes: TypeAlias = Mapping[str, tuple[int, ...]]
 """The shape of each parameter, by its name in the model."""
 
 
-def shapes_of_new(model: ModelConfig, vocab_size: int) -> Shapes:
+def shapes_of(model: TranslationModel) -> Shapes:
+    """Of a model that is there."""
+    return {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
+
+
+def shapes_of_new(model: FamilyConfig, vocab_size: int) -> Shapes:
     """Of a model that is yet to be made: it is built on torch's meta device, which holds no numbers."""
-    too_large = "no machine holds a model of these sizes; lower those of model, such as model.d_ff"
-    with explained_out_of_memory(too_large), torch.device("meta"):
-        built = Transformer(model, vocab_size)
-    return {name: tuple(parameter.shape) for name, parameter in built.named_parameters()}
+    with explained_out_of_memory("no machine holds a model of these sizes; lower those of model, such as model.d_ff"):
+        return shapes_of(empty_model(model, vocab_size))
 
 
 def count(shapes: Shapes, prefix: str = "") -> int:
@@ -37,25 +39,21 @@ class MemoryEstimate:
     """Bytes that training needs, roughly."""
 
     parameters: int  # weights, gradients, Adam's two moments, and a moving average if there is one
-    activations: int  # kept for the backward pass of one micro-batch
+    activations: int | None  # kept for the backward pass of one micro-batch; None: nobody has counted them
     logits: int  # and what the loss makes of them
 
     @property
     def total(self) -> int:
-        """All of it."""
-        return self.parameters + self.activations + self.logits
+        """All that is known."""
+        return self.parameters + (self.activations or 0) + self.logits
 
 
 def memory_estimate(config: Config, vocab_size: int, *, device: str) -> MemoryEstimate:
     """What one process will need in float32 without our kernels: a count of the tensors that autograd keeps."""
-    model = config.model
-    rows = config.train.micro_batch_tokens
-    heads = model.num_heads * (2 * model.head_d_k + 2 * model.head_d_v)
-    attention, feed_forward = heads + 5 * model.d_model, 2 * model.d_ff + 4 * model.d_model
-    layers = model.encoder_layers * (attention + feed_forward) + model.decoder_layers * (2 * attention + feed_forward)
+    rows, kept = config.train.micro_batch_tokens, config.model.kept_numbers
     return MemoryEstimate(
-        parameters=(20 if config.train.ema_decay else 16) * count(shapes_of_new(model, vocab_size)),
-        activations=4 * rows * layers,
+        parameters=(20 if config.train.ema_decay else 16) * count(shapes_of_new(config.model, vocab_size)),
+        activations=None if kept is None else 4 * rows * kept,
         logits=4 * vocab_size * _numbers_of_a_word(config, rows, device),
     )
 

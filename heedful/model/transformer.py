@@ -6,31 +6,31 @@ at a time, is in `decoding.py`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from heedful.config.settings import ModelConfig
+from heedful.config.settings import FamilyConfig, ModelConfig
+from heedful.model.attention import CrossAttention, MultiHeadAttention, SelfAttention, recorded
+from heedful.model.decoding import CACHED, CachedDecoder
 from heedful.model.embedding import Embedding, LearnedPositions, SinusoidalPositions
+from heedful.model.interface import Decoder, Memory, RecordedAttention, ReplayDecoder, TranslationModel
 from heedful.model.layers import DecoderLayer, EncoderLayer
 from heedful.model.packed import Packed
 
 
-@dataclass(frozen=True, slots=True)
-class Memory:
-    """The encoder's output z = (z_1, …, z_n) of every sentence, packed, and where each sentence begins."""
-
-    hidden_SD: Tensor
-    offsets_N: Tensor
-
-
-class Transformer(nn.Module):
+class Transformer(TranslationModel):
     """An encoder and a decoder of N layers each, and one matrix for both embeddings and the projection."""
 
-    def __init__(self, config: ModelConfig, vocab_size: int) -> None:
-        super().__init__()
-        self.config, self.vocab_size = config, vocab_size
+    family, settings = "transformer", ModelConfig
+    config: ModelConfig
+
+    def __init__(self, config: FamilyConfig, vocab_size: int) -> None:
+        assert isinstance(config, ModelConfig), "the settings of this family"
+        super().__init__(config, vocab_size)
         positions: nn.Module = (
             LearnedPositions(config.d_model, config.max_positions)
             if config.positions == "learned"
@@ -82,16 +82,29 @@ class Transformer(nn.Module):
         """The scores of all V next tokens, before the softmax."""
         return self.embedding.logits(hidden_TD)
 
-    def forward(self, source: Packed, target_in: Packed) -> Tensor:
-        """Source and shifted target → logits: what training computes."""
-        return self.logits(self.decode(target_in, self.encode(source)))
+    def projection(self) -> Tensor:
+        """E, the matrix of both embeddings."""
+        return self.embedding.weight_VD
 
-    @property
-    def device(self) -> torch.device:
-        """Where the weights are."""
-        return self.embedding.weight_VD.device
+    def new_decoder(self) -> Decoder[Any]:
+        """With a cache, wherever that can be done."""
+        if CACHED.lack(self.config) is not None:
+            return ReplayDecoder(self)
+        layers = [layer for layer in self.decoder if isinstance(layer, DecoderLayer)]
+        return CachedDecoder(self.embedding, layers, position_limit=self.position_limit)
+
+    @contextmanager
+    def recorded_attention(self) -> Iterator[RecordedAttention]:
+        """The three uses of attention (§3.2.3), each a recorder for every layer."""
+        uses = {
+            "encoder": attentions(self.encoder, SelfAttention),
+            "decoder": attentions(self.decoder, SelfAttention),
+            "cross": attentions(self.decoder, CrossAttention),
+        }
+        with ExitStack() as stack:
+            yield {use: stack.enter_context(recorded(places)) for use, places in uses.items()}
 
 
-def num_parameters(model: nn.Module) -> int:
-    """How many numbers the model learns."""
-    return sum(parameter.numel() for parameter in model.parameters())
+def attentions(layers: nn.ModuleList, kind: type[MultiHeadAttention]) -> list[MultiHeadAttention]:
+    """Those of one kind, layer by layer."""
+    return [module for module in layers.modules() if isinstance(module, kind)]

@@ -21,11 +21,9 @@ from heedful.serve.limits import RefusalError
 from heedful.serve.pairs import Pair
 from heedful.serve.queue import BatchQueue, QueueClosedError, QueueFullError
 from heedful.translate.alignment import Aligner, Alignment, choice_for
-from heedful.translate.ctranslate2_engine import CTranslate2Engine
 from heedful.translate.documents.markup import Markup
 from heedful.translate.documents.paragraphs import Division, Document
-from heedful.translate.opening import AutoEngine
-from heedful.translate.torch_engine import TorchEngine
+from heedful.translate.opening import search_engine
 from heedful.translate.translation import Translation, Translator
 
 AUTO = "auto"
@@ -41,38 +39,33 @@ log = logging.getLogger("uvicorn.error")
 def num_workers(pairs: Sequence[Pair]) -> int:
     """Batches that may be under way at once: our engine takes one; CTranslate2 one for each thread of its own, and one
     more, so that they go on while Python reads and writes."""
-    engines = [pair.translator.engine for pair in pairs]
-    fast = [engine.fast if isinstance(engine, AutoEngine) else engine for engine in engines]
-    return min(engine.workers + 1 if isinstance(engine, CTranslate2Engine) else 1 for engine in fast)
+    return min(pair.translator.engine.workers for pair in pairs)
 
 
 def _for_other_threads(translator: Translator) -> Translator:
     """Whose weights another thread than the one that translates may use: on some devices a copy on the CPU."""
     engine = translator.engine
-    if not isinstance(engine, TorchEngine) or engine.device.type not in ONE_THREAD:
+    if engine.device.type not in ONE_THREAD:
         return translator
     twins = [copy.deepcopy(model).to("cpu") for model in engine.models]
-    return Translator(TorchEngine(*twins), translator.tokenizer, translator.config)
+    return Translator(search_engine(*twins), translator.tokenizer, translator.config)
 
 
 def _for_looking(translator: Translator) -> Translator:
     """The same weights in the torch engine, in modules of its own: what is looked into may compute beside the rest."""
-    engine = translator.engine
-    if isinstance(engine, AutoEngine):
-        return Translator(engine.torch, translator.tokenizer, translator.config)  # which translates nothing itself
-    if not isinstance(engine, TorchEngine):
+    models = translator.engine.models
+    if not models:
         return translator
-    twins = [copy.deepcopy(model, {id(weight): weight for weight in model.parameters()}) for model in engine.models]
-    return Translator(TorchEngine(*twins), translator.tokenizer, translator.config)
+    twins = [copy.deepcopy(model, {id(weight): weight for weight in model.parameters()}) for model in models]
+    return Translator(search_engine(*twins), translator.tokenizer, translator.config)
 
 
 def _aligner(pair: Pair, translator: Translator) -> Aligner | None:
     """Says which word comes from which; an engine that shows no attention cannot."""
-    engine = translator.engine
     if pair.folder is not None:
-        return Aligner.load(pair.folder, device=engine.device.type if isinstance(engine, TorchEngine) else "cpu")
+        return Aligner.load(pair.folder, device=translator.engine.device.type)
     looking = _for_looking(translator)
-    if not isinstance(looking.engine, TorchEngine):
+    if not looking.engine.models:
         return None
     model, tokenizer = looking.engine.models[0], looking.tokenizer
     languages = pair.source, pair.target

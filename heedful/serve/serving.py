@@ -10,8 +10,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from heedful.translate.engine import Hypothesis, Request, SearchOptions
-from heedful.translate.torch_engine import TorchEngine
+from heedful.translate.engine import Hypothesis, SearchOptions
 from heedful.translate.translation import Translation, Translator
 
 
@@ -37,15 +36,10 @@ class ServingTranslator(Translator):
         lines = list(pending)
         owners = [number for number, line in enumerate(lines) for _ in line.parts]
         parts: list[dict[int, list[Hypothesis]]] = [{} for _ in lines]
-        for request, hypotheses in self._as_found(requests, options):
+        for request, hypotheses in self.engine.translate_batch(requests, options):
             owner = owners[request]
             parts[owner][request] = hypotheses
             if len(parts[owner]) == len(lines[owner].parts):
                 found = [found for _, found in sorted(parts[owner].items())]
                 yield owner, self._translation(lines[owner], found, options)
         yield from ((n, Translation(texts[n], texts[n], (), 0)) for n, line in enumerate(lines) if not line.parts)
-
-    def _as_found(self, requests: Sequence[Request], options: SearchOptions) -> Iterator[tuple[int, list[Hypothesis]]]:
-        if isinstance(self.engine, TorchEngine):
-            return self.engine.translate_batch(requests, options)
-        return enumerate(self.engine.translate(requests, options))

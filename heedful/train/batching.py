@@ -21,18 +21,15 @@ from torch import Tensor
 
 from heedful.data.shards import Shards
 from heedful.data.splitmix import GOLDEN_GAMMA, mixed, shifted
-from heedful.fast.cuda.tiles import StaticShape
-from heedful.model.packed import Packed, fill_pairs, num_pair_numbers, pack_source, pack_target, shift_right
+from heedful.model.packed import Packed, pack_source, pack_target, shift_right
 
-Numbers: TypeAlias = npt.NDArray[np.int64]
+PairNumbers: TypeAlias = npt.NDArray[np.int64]
 T = TypeVar("T")
 B = TypeVar("B")
 
 # How many pairs of the endless stream are looked up at once.
 CHUNK_PAIRS = 16_384
 FEISTEL_ROUNDS = 6
-# Rows on a GPU are rounded up to this, so that matrix products have whole tiles.
-WHOLE_TILES = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +51,7 @@ class Batch:
         )
 
 
-def make_batch(shards: Shards, pairs_N: Numbers) -> Batch:
+def make_batch(shards: Shards, pairs_N: PairNumbers) -> Batch:
     """The pairs with these numbers, packed."""
     source_T, source_lengths_N = shards.source.gather(pairs_N)
     target_T, target_lengths_N = shards.target.gather(pairs_N)
@@ -64,28 +61,6 @@ def make_batch(shards: Shards, pairs_N: Numbers) -> Batch:
         target_out_T=torch.from_numpy(target_T),
         num_target_tokens=len(target_T),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class NumberedBatch:
-    """The same for a GPU: everything in one array of a fixed size, which `view_pairs` reads."""
-
-    numbers_I: Tensor
-    num_target_tokens: int
-
-
-def make_numbered_batch(shape: StaticShape, shards: Shards, pairs_N: Numbers) -> NumberedBatch:
-    """The pairs with these numbers, in pinned memory where there is a GPU, so that copying them holds up nobody."""
-    numbers_I = torch.empty(num_pair_numbers(shape), dtype=torch.int32, pin_memory=torch.cuda.is_available())
-    target_T, target_lengths_N = shards.target.gather(pairs_N)
-    fill_pairs(numbers_I.numpy(), *shards.source.gather(pairs_N), target_T, target_lengths_N, shape)
-    return NumberedBatch(numbers_I, len(target_T))
-
-
-def static_shape(rows: int, max_length: int, *, copies: int = 1) -> StaticShape:
-    """The shape that holds every micro-batch of at most `rows` tokens a side, where each pair stands `copies` times."""
-    aligned = -(-rows // WHOLE_TILES) * WHOLE_TILES
-    return StaticShape(rows=aligned, sentences=copies * most_sentences(rows // copies), longest=max_length + 1)
 
 
 def most_sentences(rows: int) -> int:
@@ -101,7 +76,7 @@ def derived_seed(*numbers: int) -> int:
     return int(shifted(word, 1)[0])
 
 
-def shuffled(numbers: Numbers, size: int, seed: int) -> Numbers:
+def shuffled(numbers: PairNumbers, size: int, seed: int) -> PairNumbers:
     """Where a shuffle of 0 … size−1 puts these numbers, without holding the shuffle in memory.
 
     A Feistel network permutes the next power of four; what falls outside is sent through again until it is inside.
@@ -114,7 +89,7 @@ def shuffled(numbers: Numbers, size: int, seed: int) -> Numbers:
     return words
 
 
-def _feistel(words: Numbers, half_bits: int, keys: list[int]) -> Numbers:
+def _feistel(words: PairNumbers, half_bits: int, keys: list[int]) -> PairNumbers:
     low = (1 << half_bits) - 1
     left, right = words >> half_bits, words & low
     for key in keys:
@@ -122,7 +97,7 @@ def _feistel(words: Numbers, half_bits: int, keys: list[int]) -> Numbers:
     return (left << half_bits) | right
 
 
-def pair_stream(num_pairs: int, seed: int, num_encodings: int = 1) -> Iterator[Numbers]:
+def pair_stream(num_pairs: int, seed: int, num_encodings: int = 1) -> Iterator[PairNumbers]:
     """The endless stream of pair numbers, in chunks: epoch after epoch, each in an order of its own.
 
     Where pairs are encoded several times, each epoch takes the next encoding.
@@ -136,7 +111,7 @@ def pair_stream(num_pairs: int, seed: int, num_encodings: int = 1) -> Iterator[N
         position += last - first
 
 
-def micro_batches(shards: Shards, *, seed: int, rows: int) -> Iterator[Numbers]:
+def micro_batches(shards: Shards, *, seed: int, rows: int) -> Iterator[PairNumbers]:
     """The stream cut into micro-batches: each takes the next pairs while neither side exceeds `rows` tokens.
 
     (Nor do they exceed `most_sentences`.)
@@ -161,26 +136,26 @@ def micro_batches(shards: Shards, *, seed: int, rows: int) -> Iterator[Numbers]:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class RankShare:
     """Of the micro-batches of a step, those that one of several ranks does: numbers rank, rank + W, …"""
 
     rank: int = 0
     num_ranks: int = 1
 
 
-ALONE = Share()
+ALONE = RankShare()
 
 
 def step_batches(
     shards: Shards,
-    make: Callable[[Shards, Numbers], B],
+    make: Callable[[Shards, PairNumbers], B],
     *,
     seed: int,
     rows: int,
     num_micro_batches: int,
     copies: int = 1,
     first_step: int = 1,
-    share: Share = ALONE,
+    share: RankShare = ALONE,
 ) -> Iterator[list[B]]:
     """What a rank does in each step from `first_step` on; the steps are the same however many ranks share them.
 

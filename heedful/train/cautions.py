@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from heedful.config.settings import Config, DataConfig
+from heedful.config.settings import Config, DataConfig, ModelConfig
 from heedful.data.corpus import languages_of
 from heedful.data.languages import base_language, has_spaces
 from heedful.data.shards import Shards, Side
@@ -59,6 +59,8 @@ def cautions_at_start(config: Config, device: str) -> list[str]:
 
 def cautions_of_new_weights(config: Config) -> list[str]:
     """What matters to a run that does not go on from a model."""
+    if not isinstance(config.model, ModelConfig):
+        return []
     stacks = {"an encoder": config.model.encoder_layers, "a decoder": config.model.decoder_layers}
     deep = [f"{name} of {layers} layers" for name, layers in stacks.items() if layers > DEEPEST]
     if not deep or config.train.depth_scaled_init:

@@ -18,13 +18,13 @@ import msgspec
 import numpy as np
 import torch
 
-from heedful.config.settings import Config, ModelConfig
+from heedful.config.settings import Config, FamilyConfig, ModelConfig
 from heedful.data.shards import Counts, Shards, Side
 from heedful.errors import DeviceError, counted
 from heedful.model.device import explained_out_of_memory, has_kernels
-from heedful.model.sizes import count, memory_estimate, shapes_of_new
-from heedful.model.transformer import Transformer
-from heedful.train.gradients import make_passes
+from heedful.model.registry import new_model
+from heedful.model.sizes import count, shapes_of_new
+from heedful.train.gradients import make_gradients
 from heedful.train.processes import World
 from heedful.train.trainer import resolved_precision
 
@@ -70,9 +70,9 @@ def _where(device: torch.device) -> str:
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
 
-def _part(model: ModelConfig, vocab_size: int) -> tuple[ModelConfig, int]:
+def _part(model: FamilyConfig, vocab_size: int) -> tuple[FamilyConfig, int]:
     """Of a large model, as small a part as keeps the shares of encoder, decoder and vocabulary."""
-    if count(shapes_of_new(model, vocab_size)) <= WHOLE_MODEL:
+    if not isinstance(model, ModelConfig) or count(shapes_of_new(model, vocab_size)) <= WHOLE_MODEL:
         return model, vocab_size
     share = math.gcd(model.encoder_layers, model.decoder_layers)
     layers = {"num_encoder_layers": model.encoder_layers // share, "num_decoder_layers": model.decoder_layers // share}
@@ -86,9 +86,9 @@ class _Slice:
         self.config, self.vocab_size, self.device = config, vocab_size, device
         precision = resolved_precision(config.train, device)
         torch.manual_seed(1)
-        self.model = Transformer(config.model, vocab_size)
+        self.model = new_model(config.model, vocab_size)
         self.model.to(device, torch.float64 if precision == "fp64" else torch.float32).train()
-        self.passes = make_passes(self.model, config, precision=precision, world=World())
+        self.gradients = make_gradients(self.model, config, precision=precision, world=World())
 
     @property
     def most_rows(self) -> int:
@@ -96,8 +96,8 @@ class _Slice:
         rows = self.config.train.micro_batch_tokens
         if self.device.type == "cuda":
             return rows
-        each = memory_estimate(self.config, self.vocab_size, device=self.device.type).activations / rows
-        return max(1, min(rows, int(ACTIVATIONS / each)))
+        kept = self.config.model.kept_numbers
+        return min(rows, FIRST_ROWS) if kept is None else max(1, min(rows, int(ACTIVATIONS / (4 * kept))))
 
     def seconds(self, rows: int) -> float:
         """For the gradients of text that all but fills so many rows, counted as if it filled them."""
@@ -105,9 +105,9 @@ class _Slice:
         length = max(1, min(SENTENCE, self.config.data.max_length + 1, rows // copies))
         num_pairs = max(1, rows // copies // length)
         text = _text(num_pairs, length, self.vocab_size)
-        batch = self.passes.make(text, np.tile(np.arange(num_pairs), copies))
+        batch = self.gradients.make(text, np.tile(np.arange(num_pairs), copies))
         began = time.perf_counter()
-        self.passes.add(batch, seed=1, factor=1 / rows, is_first=True, is_last=True).tolist()  # waits for the device
+        self.gradients.add(batch, seed=1, factor=1 / rows, is_first=True, is_last=True).tolist()  # waits for the device
         return (time.perf_counter() - began) * rows / (copies * num_pairs * length)
 
 

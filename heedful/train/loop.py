@@ -21,11 +21,12 @@ from heedful.data.shards import Shards
 from heedful.errors import TrainingError
 from heedful.model.checkpoint import last_whole, step_folder
 from heedful.model.device import explained_out_of_memory
-from heedful.model.transformer import Transformer
-from heedful.train.batching import Share, prefetched, step_batches
+from heedful.model.interface import TranslationModel
+from heedful.train.batching import RankShare, prefetched, step_batches
 from heedful.train.checkpoint_writer import CheckpointWriter
+from heedful.train.gradients import AnyBatch
 from heedful.train.running_sums import Reading, Sums
-from heedful.train.trainer import AnyBatch, Progress, Trainer
+from heedful.train.trainer import Progress, Trainer
 
 LOG_STEPS = 20
 QUIET_SECONDS = 10.0  # before the first record of a start: so long nothing is said
@@ -92,7 +93,7 @@ class EndRecord:
 
 
 Record: TypeAlias = StepRecord | PaceRecord | ValidationRecord | CheckpointRecord | EndRecord
-Validate: TypeAlias = Callable[[Transformer], Scores]
+Validate: TypeAlias = Callable[[TranslationModel], Scores]
 
 
 class StoppedError(Exception):
@@ -186,13 +187,13 @@ def _batches(trainer: Trainer, shards: Shards) -> Iterator[list[AnyBatch]]:
     train_config, world = trainer.config.train, trainer.world
     return step_batches(
         shards,
-        trainer.passes.make,
+        trainer.gradients.make,
         seed=train_config.seed,
         rows=train_config.micro_batch_tokens,
         num_micro_batches=train_config.micro_batches,
         copies=train_config.copies,
         first_step=trainer.progress.step + 1,
-        share=Share(world.rank, world.size),
+        share=RankShare(world.rank, world.size),
     )
 
 

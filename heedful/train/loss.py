@@ -1,4 +1,4 @@
-"""Label smoothing (§5.4). It knows hidden states, the projection and the right tokens; no model, no batch."""
+"""Label smoothing (§5.4). It knows logits and the right tokens; no model, no batch."""
 
 from __future__ import annotations
 
@@ -27,8 +27,3 @@ def smoothed_cross_entropy(logits_TV: Tensor, target_T: Tensor, label_smoothing:
     uniform_T = -log_probs_TV.mean(dim=-1) * counts_T
     nll, uniform = nll_T.sum(), uniform_T.sum()
     return LossSums((1 - label_smoothing) * nll + label_smoothing * uniform, nll.detach())
-
-
-def projected_loss(hidden_TD: Tensor, weight_VD: Tensor, target_T: Tensor, label_smoothing: float) -> LossSums:
-    """The projection of §3.4 and the loss in one: the plain twin of `fast/cuda/cross_entropy.py`."""
-    return smoothed_cross_entropy(F.linear(hidden_TD, weight_VD), target_T, label_smoothing)

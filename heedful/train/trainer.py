@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import msgspec
 import torch
@@ -23,15 +23,14 @@ from heedful.config.settings import Config, TrainConfig
 from heedful.errors import CheckpointError, DeviceError
 from heedful.model.checkpoint import Snapshot, load_weights, refuse_other_shapes
 from heedful.model.device import has_bfloat16
-from heedful.model.transformer import Transformer
-from heedful.train.batching import Batch, NumberedBatch, derived_seed
-from heedful.train.gradients import make_passes
+from heedful.model.interface import TranslationModel
+from heedful.train.batching import derived_seed
+from heedful.train.gradients import AnyBatch, make_gradients
 from heedful.train.moving_average import MovingAverage
 from heedful.train.processes import World
 from heedful.train.running_sums import Totals
 from heedful.train.schedule import learning_rate
 
-AnyBatch: TypeAlias = Batch | NumberedBatch
 ADAM_BETAS, ADAM_EPS = (0.9, 0.98), 1e-9  # §5.3
 MOMENTS = ("step", "exp_avg", "exp_avg_sq")  # what Adam knows of each parameter
 
@@ -53,15 +52,15 @@ class Progress:
 class Trainer:
     """Model, optimizer and the place of the run: what one step does, and what a checkpoint holds."""
 
-    def __init__(self, model: Transformer, config: Config, *, device: torch.device, world: World) -> None:
+    def __init__(self, model: TranslationModel, config: Config, *, device: torch.device, world: World) -> None:
         self.model, self.config, self.device, self.world = model, config, device, world
         self.progress = Progress()
         self.precision = resolved_precision(config.train, device)
         model.to(device, torch.float64 if self.precision == "fp64" else torch.float32).train()
-        self.passes = make_passes(model, config, precision=self.precision, world=world)
+        self.gradients = make_gradients(model, config, precision=self.precision, world=world)
         self.optimizer = make_optimizer(model, config.train.weight_decay)
         decay = config.train.ema_decay
-        self.average = MovingAverage(self.passes.weights(), decay) if decay else None
+        self.average = MovingAverage(self.gradients.weights(), decay) if decay else None
         self.totals = Totals(device)
 
     def step(self, batches: Sequence[AnyBatch]) -> None:
@@ -79,11 +78,11 @@ class Trainer:
         for i, batch in enumerate(batches):
             seed = derived_seed(self.config.train.seed, step, self.world.rank + i * self.world.size)
             ends = {"is_first": i == 0, "is_last": i == len(batches) - 1}
-            sums_2 += self.passes.add(batch, seed=seed, factor=factor, **ends).to(sums_2)
+            sums_2 += self.gradients.add(batch, seed=seed, factor=factor, **ends).to(sums_2)
         return sums_2
 
     def _update(self, step: int, sums_2: Tensor, tokens: int) -> None:
-        norm = nn.utils.get_total_norm(self.passes.gradients())
+        norm = nn.utils.get_total_norm(self.gradients.current())
         bad = ~norm.isfinite()
         self._optimizer_step(step, bad)
         if self.average is not None:
@@ -169,7 +168,7 @@ class Trainer:
             self.optimizer.state[parameter] = {key: moments[f"{key}.{name}"].to(self.device) for key in MOMENTS}
 
 
-def make_optimizer(model: Transformer, weight_decay: float) -> torch.optim.Adam:
+def make_optimizer(model: TranslationModel, weight_decay: float) -> torch.optim.Adam:
     """Adam as in §5.3; with `train.weight_decay`, not in the paper, a step also shrinks matrices by rate × decay."""
     matrices = [parameter for parameter in model.parameters() if parameter.dim() > 1]
     others = [parameter for parameter in model.parameters() if parameter.dim() <= 1]

@@ -14,13 +14,13 @@ from torch import Tensor
 from heedful.config.settings import Config
 from heedful.data.shards import Shards, Side
 from heedful.data.tokenizer import Tokenizer
-from heedful.model.transformer import Transformer
+from heedful.model.interface import TranslationModel
 from heedful.score.evaluation import perplexity, validation_bleu
-from heedful.train.batching import Numbers, make_batch
+from heedful.train.batching import PairNumbers, make_batch
 from heedful.train.loop import Scores, StoppedError, Validate
-from heedful.train.loss import projected_loss
+from heedful.train.loss import smoothed_cross_entropy
 from heedful.translate.engine import Request, SearchOptions
-from heedful.translate.torch_engine import TorchEngine
+from heedful.translate.opening import search_engine
 
 T = TypeVar("T")
 Stop = Callable[[], bool]
@@ -32,7 +32,7 @@ BLEU_SENTENCES = 1000  # the first ones: enough to see where a run is going
 def make_validate(shards: Shards, tokenizer: Tokenizer, config: Config, *, stop: Stop) -> Validate:
     """The function that training calls at intervals; `stop` is asked again and again on its way."""
 
-    def validate(model: Transformer) -> Scores:
+    def validate(model: TranslationModel) -> Scores:
         loss = mean_loss(model, shards, rows=config.train.micro_batch_tokens, stop=stop)
         bleu = greedy_bleu(model, shards, tokenizer, config, stop=stop)
         return Scores(loss, perplexity(loss, 1), bleu)
@@ -48,25 +48,26 @@ def until_stopped(items: Iterable[T], stop: Stop) -> Iterator[T]:
         yield item
 
 
-def mean_loss(model: Transformer, shards: Shards, *, rows: int, stop: Stop) -> float:
+def mean_loss(model: TranslationModel, shards: Shards, *, rows: int, stop: Stop) -> float:
     """The negative log-likelihood per target token, eos included, without smoothing."""
     total, tokens = 0.0, 0
     for pairs_N in until_stopped(in_order(shards, rows), stop):
         batch = make_batch(shards, pairs_N).to(model.device)
         hidden_TD = model.decode(batch.target_in, model.encode(batch.source))
-        total += _summed(hidden_TD, model.embedding.weight_VD, batch.target_out_T)
+        total += _summed(model, hidden_TD, batch.target_out_T)
         tokens += batch.num_target_tokens
     return total / tokens
 
 
-def _summed(hidden_TD: Tensor, weight_VD: Tensor, target_T: Tensor) -> float:
+def _summed(model: TranslationModel, hidden_TD: Tensor, target_T: Tensor) -> float:
     """In parts: where training fits, the float32 logits of a whole batch, and their logarithms, need not."""
-    rows = max(1, LOGITS // weight_VD.size(0))
+    rows = max(1, LOGITS // model.vocab_size)
     parts = zip(hidden_TD.split(rows), target_T.split(rows), strict=True)
-    return sum(float(projected_loss(hidden, weight_VD, ids, 0.0).negative_log_likelihood) for hidden, ids in parts)
+    losses = [smoothed_cross_entropy(model.logits(hidden), ids, 0.0) for hidden, ids in parts]
+    return sum(float(loss.negative_log_likelihood) for loss in losses)
 
 
-def in_order(shards: Shards, rows: int) -> Iterator[Numbers]:
+def in_order(shards: Shards, rows: int) -> Iterator[PairNumbers]:
     """All pairs as they stand in the file, in parts of at most `rows` tokens a side."""
     first, used = 0, np.zeros(2, dtype=np.int64)
     lengths_N2 = np.stack([shards.source.lengths, shards.target.lengths], axis=1)
@@ -78,12 +79,12 @@ def in_order(shards: Shards, rows: int) -> Iterator[Numbers]:
     yield np.arange(first, len(shards))
 
 
-def greedy_bleu(model: Transformer, shards: Shards, tokenizer: Tokenizer, config: Config, *, stop: Stop) -> float:
+def greedy_bleu(model: TranslationModel, shards: Shards, tokenizer: Tokenizer, config: Config, *, stop: Stop) -> float:
     """BLEU of greedy translations of the first sentences, against the text of their targets."""
     num_sentences = min(len(shards), BLEU_SENTENCES)
     requests = [Request(ids) for ids in sentences(shards.source, num_sentences)]
     greedy = SearchOptions(beam_size=1, max_extra=config.decode.max_extra, token_scores=False)
-    found = dict(until_stopped(TorchEngine(model).translate_batch(requests, greedy), stop))
+    found = dict(until_stopped(search_engine(model).translate_batch(requests, greedy), stop))
     translated = [tokenizer.decode(found[n][0].ids) for n in range(num_sentences)]
     references = [tokenizer.decode(ids) for ids in sentences(shards.target, num_sentences)]
     return validation_bleu(translated, [references], language=config.data.target_language).value

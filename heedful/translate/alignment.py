@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,18 +32,16 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from heedful.config.settings import ModelConfig
 from heedful.data.atomic import write_file
 from heedful.data.grammar.corpus import LANGUAGES, Example, built_in_corpus
 from heedful.data.languages import has_spaces
 from heedful.data.tokenizer import SPACE, Tokenizer
 from heedful.data.words import apart, num_words, word_of_piece, words_of
-from heedful.errors import DataError
-from heedful.model.attention import Recorder, recorded_attention
+from heedful.errors import ConfigError, DataError
 from heedful.model.checkpoint import load_model
 from heedful.model.device import choose_device
+from heedful.model.interface import RecordedAttention, TranslationModel
 from heedful.model.packed import pack_source, pack_target, shift_right
-from heedful.model.transformer import Transformer
 from heedful.translate.export.cache import cache_file
 from heedful.translate.translation import Translation, one_line
 
@@ -84,7 +82,6 @@ DECAY = 3e-5  # of the regression: a large sum of squares must pay
 ITERATIONS = 50
 FLOOR = 1e-3  # below it a largest weight is none
 SHALLOW = 3  # decoders of so many layers align in their last one, deeper ones in the last but one
-PLACES = ("decoder", "cross_attention"), ("encoder", "self_attention"), ("decoder", "self_attention")
 KEPT = "alignment-5"  # the number goes up when what is chosen changes
 
 
@@ -104,7 +101,7 @@ class Aligner:
     """Aligns the words of given pairs, by a model and what its attention counts."""
 
     def __init__(
-        self, model: Transformer, tokenizer: Tokenizer, choice: Choice, languages: tuple[str, str] = ("", "")
+        self, model: TranslationModel, tokenizer: Tokenizer, choice: Choice, languages: tuple[str, str] = ("", "")
     ) -> None:
         self.model, self.tokenizer, self.choice, self.languages = model, tokenizer, choice, languages
 
@@ -115,7 +112,7 @@ class Aligner:
         loaded = load_model(path, device=choose_device(device))
         kept = cache_file(path, KEPT)
         languages = loaded.source_language, loaded.target_language
-        choice = _read(kept, loaded.model.config)
+        choice = _read(kept, loaded.model)
         if choice is None:
             choice = choice_for(loaded.model, loaded.tokenizer, languages)
             _write(kept, choice)
@@ -235,55 +232,70 @@ def _is_largest(sums_JI: Tensor, least: float, *, dim: int) -> Tensor:
 
 
 @torch.no_grad()
-def ways_to_look(model: Transformer, source_ids: Sequence[int], target_ids: Sequence[int]) -> Tensor:
+def ways_to_look(model: TranslationModel, source_ids: Sequence[int], target_ids: Sequence[int]) -> Tensor:
     """The weights of the steps that produce the target: ways × target × source, eos included.
 
     Each head of cross-attention; their mean, then each head of the encoder; each head of the decoder, then their mean.
+    A model without self-attention has the first ones only.
     """
+    attention = _recorded(model, source_ids, target_ids)
+    cross_PTS = _heads(attention, "cross")
+    mean_TS = cross_PTS.mean(dim=0)
+    ways = [cross_PTS]
+    if attention.get("encoder"):
+        ways.append(mean_TS @ _heads(attention, "encoder"))
+    if attention.get("decoder"):
+        ways.append(_heads(attention, "decoder") @ mean_TS)
+    return torch.cat(ways)
+
+
+def _recorded(model: TranslationModel, source_ids: Sequence[int], target_ids: Sequence[int]) -> RecordedAttention:
+    """What one forced pass looked at."""
     source, target = (np.array([*ids, Tokenizer.eos_id], dtype=np.int64) for ids in (source_ids, target_ids))
     lengths, target_lengths = np.array([len(source)]), np.array([len(target)])
-    with recorded_attention(model) as recorders:
+    with model.recorded_attention() as attention:
         memory = model.encode(pack_source(source, lengths).to(model.device))
         model.decode(pack_target(shift_right(target), target_lengths, lengths).to(model.device), memory)
-    cross_PTS, encoder_PSS, decoder_PTT = (_heads(recorders, *place).float().cpu() for place in PLACES)
-    mean_TS = cross_PTS.mean(dim=0)
-    return torch.cat([cross_PTS, mean_TS @ encoder_PSS, decoder_PTT @ mean_TS])
+    if not attention.get("cross"):
+        raise ConfigError(f"words cannot be aligned by model.family = {model.family!r}: its decoder has no attention")
+    return attention
 
 
-def _heads(recorders: Mapping[str, Recorder], side: str, part: str) -> Tensor:
+def _heads(attention: RecordedAttention, kind: str) -> Tensor:
     """The weights of all heads of one kind of attention, layer by layer."""
-    places = [name for name in recorders if name.startswith(side) and name.endswith(part)]
-    return torch.cat([recorders[name].weights[0] for name in places])
+    return torch.cat([layer.weights[0] for layer in attention[kind]]).float().cpu()
 
 
-def num_ways(config: ModelConfig) -> int:
-    """How many `ways_to_look` there are."""
-    return config.num_heads * (2 * config.decoder_layers + config.encoder_layers)
+def heads_of_layers(model: TranslationModel) -> dict[str, list[int]]:
+    """How many heads each layer has, by kind of attention: one token shows it."""
+    return {kind: [len(layer.weights[0]) for layer in layers] for kind, layers in _recorded(model, [], []).items()}
 
 
 # ----------------------------------------------------------------------------------------------- how much a way counts
 
 
-def default_choice(config: ModelConfig) -> Choice:
+def default_choice(model: TranslationModel) -> Choice:
     """The mean of the last layer but one, or of the last one of a shallow decoder, in the first view."""
-    layer = config.decoder_layers - (1 if config.decoder_layers <= SHALLOW else 2)
-    counts_VP = torch.zeros(NUM_VIEWS, num_ways(config))
-    counts_VP[0, layer * config.num_heads : (layer + 1) * config.num_heads] = 1 / config.num_heads
+    heads = heads_of_layers(model)
+    cross = heads["cross"]
+    layer = len(cross) - (1 if len(cross) <= SHALLOW else 2)
+    first, counts_VP = sum(cross[:layer]), torch.zeros(NUM_VIEWS, sum(map(sum, heads.values())))
+    counts_VP[0, first : first + cross[layer]] = 1 / cross[layer]
     return Choice(_counts(counts_VP), 0.0, NEVER)
 
 
-def choice_for(model: Transformer, tokenizer: Tokenizer, languages: tuple[str, str]) -> Choice:
+def choice_for(model: TranslationModel, tokenizer: Tokenizer, languages: tuple[str, str]) -> Choice:
     """Made on the built-in corpus if it has these languages."""
     if languages[0] == languages[1] or not set(languages) <= set(LANGUAGES):
-        return default_choice(model.config)
+        return default_choice(model)
     corpus = built_in_corpus(*languages, train_pairs=0, held_out_pairs=SENTENCES)
     return choose(model, tokenizer, corpus.valid)
 
 
-def choose(model: Transformer, tokenizer: Tokenizer, examples: Sequence[Example]) -> Choice:
+def choose(model: TranslationModel, tokenizer: Tokenizer, examples: Sequence[Example]) -> Choice:
     """What finds the links of these examples: words that stay alone, and what is learned, if that beats the mean."""
     source_alone, target_alone = _alone(tokenizer, examples)
-    mean = replace(default_choice(model.config), source_alone=source_alone, target_alone=target_alone)
+    mean = replace(default_choice(model), source_alone=source_alone, target_alone=target_alone)
     cells = [_cells(_words(model, tokenizer, example), example, mean) for example in examples]
     counts_F, bias = regression(*(torch.cat(each) for each in zip(*cells, strict=True)))
     learned = replace(mean, counts=_counts(counts_F.view(NUM_VIEWS, -1)), least=-bias, least_source=-bias)
@@ -291,7 +303,7 @@ def choose(model: Transformer, tokenizer: Tokenizer, examples: Sequence[Example]
     return min(learned, mean, key=lambda choice: _error(choice, judged))
 
 
-def _words(model: Transformer, tokenizer: Tokenizer, example: Example) -> Words:
+def _words(model: TranslationModel, tokenizer: Tokenizer, example: Example) -> Words:
     source_ids, target_ids = tokenizer.encode_batch([example.source, example.target])
     weights_PTS = ways_to_look(model, source_ids, target_ids)
     return word_weights(weights_PTS, tokenizer.pieces(source_ids), tokenizer.pieces(target_ids))
@@ -344,13 +356,14 @@ def _counts(counts_VP: Tensor) -> Counts:
     return tuple(tuple(view) for view in counts_VP.tolist())
 
 
-def _read(path: Path, config: ModelConfig) -> Choice | None:
+def _read(path: Path, model: TranslationModel) -> Choice | None:
     """The choice that was kept, if it can be this model's."""
     try:
         choice = msgspec.json.decode(path.read_bytes(), type=Choice)
     except (OSError, msgspec.MsgspecError):
         return None
-    return choice if [len(view) for view in choice.counts] == [num_ways(config)] * NUM_VIEWS else None
+    num_ways = sum(map(sum, heads_of_layers(model).values()))
+    return choice if [len(view) for view in choice.counts] == [num_ways] * NUM_VIEWS else None
 
 
 def _write(path: Path, choice: Choice) -> None:

@@ -15,7 +15,7 @@ from itertools import compress
 from heedful.data.tokenizer import Tokenizer
 from heedful.data.words import apart, could_begin, num_words, word_of_piece
 from heedful.errors import ConfigError, DataError, counted
-from heedful.translate.engine import Foresight, Request, SearchOptions
+from heedful.translate.engine import Request, SearchOptions
 from heedful.translate.search import Hypothesis
 from heedful.translate.translation import TextHypothesis, Translation, Translator
 
@@ -88,8 +88,6 @@ def alternatives_at(
 
 def _next_tokens(translator: Translator, request: Request, own: tuple[int, ...], count: int) -> list[tuple[int, float]]:
     """All that begin a word, and `own`, which may come whatever they are; likeliest first."""
-    if not isinstance(translator.engine, Foresight):
-        raise ConfigError("this engine tells no alternatives; the torch and the ctranslate2 engine do")
     if count < 1:
         raise ConfigError(f"{count} alternatives cannot be given; ask for 1 or more")
     tokenizer = translator.tokenizer

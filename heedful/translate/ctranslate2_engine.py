@@ -23,7 +23,7 @@ import torch
 
 from heedful.data.tokenizer import Tokenizer
 from heedful.errors import CheckpointError, ConfigError, DataError, DivergedError
-from heedful.translate.engine import Computing, Request, SearchOptions, length_limit, windows
+from heedful.translate.engine import Computing, Engine, Request, SearchOptions, length_limit, windows
 from heedful.translate.export.ctranslate2 import library
 from heedful.translate.search import Hypothesis, length_penalty
 
@@ -50,21 +50,23 @@ class _Submitted:
     results: list[Any]
 
 
-class CTranslate2Engine:
+class CTranslate2Engine(Engine):
     """Translates with an exported model on the CPU; `pieces` are the strings of all tokens, in order of their ids."""
 
-    def __init__(self, folder: Path, pieces: Sequence[str], *, max_positions: int) -> None:
-        self.pieces, self.max_positions = list(pieces), max_positions
+    def __init__(self, folder: Path, pieces: Sequence[str], *, position_limit: int) -> None:
+        self.pieces, self.position_limit = list(pieces), position_limit
         self.ids = {piece: number for number, piece in enumerate(pieces)}
         ctranslate2 = library()
         try:
-            self.workers = torch.get_num_threads()
+            num_threads = torch.get_num_threads()
             self.translator = ctranslate2.Translator(
-                str(folder), "cpu", inter_threads=self.workers, intra_threads=1, max_queued_batches=-1
+                str(folder), "cpu", inter_threads=num_threads, intra_threads=1, max_queued_batches=-1
             )
         except (RuntimeError, IndexError, ValueError) as error:  # a piece that is missing, a name that is none
             raise CheckpointError(f"{folder}: CTranslate2 cannot load it ({error}); remove it") from None
-        torch.set_num_threads(self.workers)  # CTranslate2 takes its one thread a worker for the whole process
+        self.threads = num_threads
+        self.workers = num_threads + 1  # one more, so that they go on while Python reads and writes
+        torch.set_num_threads(num_threads)  # CTranslate2 takes its one thread a worker for the whole process
 
     def computing(self, options: SearchOptions) -> Computing:
         """In the numbers that CTranslate2 chose for this CPU."""
@@ -105,12 +107,12 @@ class CTranslate2Engine:
 
     def _limit(self, request: Request, options: SearchOptions) -> int:
         self._check_length(len(request.source_ids))
-        return length_limit(request, options, max_positions=self.max_positions)
+        return length_limit(request, options, position_limit=self.position_limit)
 
     def _check_length(self, num_tokens: int) -> None:
-        if num_tokens + 1 > self.max_positions:
+        if num_tokens + 1 > self.position_limit:
             raise DataError(
-                f"a sentence of {num_tokens} tokens is longer than the {self.max_positions} positions of the export, "
+                f"a sentence of {num_tokens} tokens is longer than the {self.position_limit} positions of the export, "
                 f"eos included; where they are sinusoids the torch engine takes any length (--engine torch)"
             )
 
@@ -149,8 +151,8 @@ class CTranslate2Engine:
     def _batch_size(self, num_sentences: int, beam_size: int = 1) -> int:
         """So that every worker gets as many batches as the others, and none is larger than need be."""
         most = max(FEWEST, ROWS // beam_size)
-        rounds = -(-num_sentences // (most * self.workers)) or 1
-        return -(-num_sentences // (rounds * self.workers)) or 1
+        rounds = -(-num_sentences // (most * self.threads)) or 1
+        return -(-num_sentences // (rounds * self.threads)) or 1
 
     def next_tokens(self, request: Request, count: int) -> list[tuple[int, float]]:
         """The likeliest tokens behind the prefix, and their probabilities."""

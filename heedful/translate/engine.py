@@ -9,20 +9,23 @@ puts it behind each source, and behind each target that it scores. Engines know 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from itertools import islice
 from numbers import Integral, Real
 from time import perf_counter
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import TypeVar
+
+import torch
 
 from heedful.errors import ConfigError, DataError, counted
+from heedful.model.interface import TranslationModel
 from heedful.translate.search import Hypothesis
 
 __all__ = [
     "Computing",
     "Engine",
-    "Foresight",
     "Hypothesis",
     "Request",
     "Sampling",
@@ -112,13 +115,13 @@ class Request:
     prefix_ids: Sequence[int] = ()
 
 
-def length_limit(request: Request, options: SearchOptions, *, max_positions: int) -> int:
+def length_limit(request: Request, options: SearchOptions, *, position_limit: int) -> int:
     """How many tokens the output may have: its source's and `max_extra` more, as far as the model's positions reach."""
     wanted = len(request.source_ids) + options.max_extra
-    limit = min(wanted, max_positions - 1)  # the eos takes one
+    limit = min(wanted, position_limit - 1)  # the eos takes one
     if len(request.prefix_ids) > limit:
         sizes = f"the source's {len(request.source_ids)} and max_extra = {options.max_extra}"
-        why = sizes if limit == wanted else f"there are positions for {max_positions}, eos included"
+        why = sizes if limit == wanted else f"there are positions for {position_limit}, eos included"
         raise DataError(
             f"a prefix of {counted(len(request.prefix_ids), 'token')} is longer than the output may become "
             f"({counted(limit, 'token')}: {why}); shorten it{' or raise max_extra' if limit == wanted else ''}"
@@ -144,22 +147,44 @@ class Computing:
     reason: str = ""  # why a faster engine could not be taken, if one was there
 
 
-class Engine(Protocol):
+class Engine(ABC):
     """What every engine can do."""
 
+    workers = 1  # batches that may be under way at once
+
+    @property
+    def models(self) -> tuple[TranslationModel, ...]:
+        """Our own models with these weights; none, where they cannot be looked into."""
+        return ()
+
+    @property
+    def device(self) -> torch.device:
+        """Where it computes."""
+        return torch.device("cpu")
+
+    @property
+    def outlives_fork(self) -> bool:
+        """Whether a forked process can go on with it: a GPU, and threads, do not live on there."""
+        return False
+
+    @abstractmethod
     def computing(self, options: SearchOptions) -> Computing:
         """What it searches by, with such options."""
 
+    @abstractmethod
     def translate(self, requests: Iterable[Request], options: SearchOptions) -> Iterator[list[Hypothesis]]:
         """The hypotheses of each request, best first (samples: as they were drawn), in the order of the requests."""
 
+    @abstractmethod
     def score(self, pairs: Iterable[tuple[Sequence[int], Sequence[int]]]) -> Iterator[list[float]]:
-        """The log-probability of each token of a given target, and of the eos behind it, for (source, target) pairs."""
+        """The log-probability of each token of a given target, and of the eos after it, for (source, target) pairs."""
 
-
-@runtime_checkable
-class Foresight(Protocol):
-    """What our engines can do besides."""
-
+    @abstractmethod
     def next_tokens(self, request: Request, count: int) -> list[tuple[int, float]]:
-        """The likeliest tokens behind the prefix, and their probabilities; the eos may be among them."""
+        """The likeliest tokens after the prefix, and their probabilities; the eos may be among them."""
+
+    def translate_batch(
+        self, requests: Sequence[Request], options: SearchOptions
+    ) -> Iterator[tuple[int, list[Hypothesis]]]:
+        """The number of each request and its hypotheses; an engine that can tells them as they are found."""
+        return enumerate(self.translate(requests, options))

@@ -15,6 +15,7 @@ from heedful.data.tokenizer import Tokenizer
 from heedful.errors import ConfigError
 from heedful.model.checkpoint import LoadedModel, find_model, load_config, load_model
 from heedful.model.device import explained_out_of_memory
+from heedful.model.interface import TranslationModel
 from heedful.translate.ctranslate2_engine import CTranslate2Engine
 from heedful.translate.engine import Computing, Engine, Hypothesis, Request, SearchOptions
 from heedful.translate.export.cache import cached_ctranslate2
@@ -34,16 +35,35 @@ class Opened:
     config: Config
 
 
-class AutoEngine:
+PRECISIONS = ("auto", "bf16", "fp32")
+
+
+def search_engine(
+    *models: TranslationModel, batch_tokens: int = 8192, precision: str = "auto", reason: str = ""
+) -> TorchEngine:
+    """Our own engine, by the fastest way on the models' device. `precision` is for CUDA: auto is bf16 there."""
+    from heedful.fast.translating import fast_engine  # the one name of the fast paths that translation knows
+
+    if precision not in PRECISIONS:
+        raise ConfigError(f"precision {precision!r} is unknown; choose one of {', '.join(PRECISIONS)}")
+    return fast_engine(*models, batch_tokens=batch_tokens, precision=precision, reason=reason)
+
+
+class AutoEngine(Engine):
     """Translates with CTranslate2; what that cannot do, and exact scores, come from the torch engine, once needed."""
 
     def __init__(self, model: Path, fast: CTranslate2Engine) -> None:
-        self.model, self.fast = model, fast
+        self.model, self.fast, self.workers = model, fast, fast.workers
 
     @cached_property
     def torch(self) -> TorchEngine:
         """Our own engine with the same model."""
-        return TorchEngine(load_model(self.model, device=torch.device("cpu")).model)
+        return search_engine(load_model(self.model, device=torch.device("cpu")).model)
+
+    @property
+    def models(self) -> tuple[TranslationModel, ...]:
+        """The model of our own engine."""
+        return self.torch.models
 
     def translate(self, requests: Iterable[Request], options: SearchOptions) -> Iterator[list[Hypothesis]]:
         """By CTranslate2; samples, and what prefers length by more than it can tell, by our own engine."""
@@ -82,7 +102,7 @@ def open_engine(models: Sequence[Path], name: str, device: torch.device, *, prec
     with explained_out_of_memory(f"the model does not fit {device}; take another --device, or let others leave it"):
         loaded = [load_model(path, device=device) for path in models]
     _check_alike(models, loaded)
-    engine = TorchEngine(*(each.model for each in loaded), precision=precision, reason=reason)
+    engine = search_engine(*(each.model for each in loaded), precision=precision, reason=reason)
     return Opened(engine, loaded[0].tokenizer, loaded[0].config)
 
 
@@ -106,7 +126,7 @@ def _open_ctranslate2(models: Sequence[Path], name: str, device: torch.device) -
     files = find_model(models[0])
     config, tokenizer = load_config(files.config), Tokenizer.load(files.tokenizer)
     pieces = tokenizer.pieces(range(tokenizer.vocab_size))
-    fast = CTranslate2Engine(cached_ctranslate2(models[0]), pieces, max_positions=num_positions(config.model))
+    fast = CTranslate2Engine(cached_ctranslate2(models[0]), pieces, position_limit=num_positions(config.model))
     return Opened(fast if name == "ctranslate2" else AutoEngine(models[0], fast), tokenizer, config)
 
 

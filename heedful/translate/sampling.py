@@ -7,7 +7,6 @@ else is in the batch does not change it. It knows no model and no text.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -19,12 +18,7 @@ from heedful.translate.search import (
     Beams,
     BeamStep,
     Ending,
-    Hypothesis,
-    State,
-    Step,
     float_log_probs,
-    new_beams,
-    search,
 )
 
 
@@ -107,16 +101,3 @@ def _uniform(stream_N: Tensor, position_N: Tensor, width: int) -> Tensor:
     """A number from [0, 1) for each place of each sentence, at its position."""
     counter_NW = (position_N[:, None] << 20) + torch.arange(width, device=position_N.device)
     return shifted(mixed(stream_N[:, None] + mixed(counter_NW + 1)), 40) / 2**24
-
-
-def greedy_search(
-    step: Step[State],
-    state: State,
-    *,
-    max_lengths: Sequence[int],
-    alpha: float = 0.6,
-    prefixes: Sequence[Sequence[int]] | None = None,
-) -> list[list[Hypothesis]]:
-    """One hypothesis for each sentence: always the likeliest token."""
-    rule = greedy_rule(alpha=alpha)
-    return search(step, state, new_beams(rule, max_lengths, prefixes=prefixes), rule)

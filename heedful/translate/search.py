@@ -4,6 +4,7 @@ A step function takes the last token of each of R = N × W rows (N sentences, W 
 gives logits_RV; the state can `select` the parents from which the hypotheses go on. What search itself knows is a
 `Beams`, a struct of tensors; a rule makes of it and of the logits the next `Beams` and a `BeamStep`, without asking the
 device for anything, so that the same rule serves one batch, an engine whose sentences come and go, and a CUDA graph.
+`beam_steps` is the loop: the engine and the page's tree both drive it.
 
 The rule of the beam: of all continuations of the live hypotheses the best W are looked at; those among them that end
 with eos are finished, and the best W that do not end stay alive. A hypothesis Y of log-probability p has the score
@@ -328,41 +329,35 @@ class Selectable(Protocol):
         """Hypothesis w of each sentence goes on from what was hypothesis `parents_NW[·, w]` of the same sentence."""
 
 
-State = TypeVar("State", bound=Selectable)
-Step: TypeAlias = Callable[[Tensor, State], Tensor]
+S = TypeVar("S", bound=Selectable)
+Step: TypeAlias = Callable[[Tensor, S], Tensor]
 
 
-def beam_steps(step: Step[State], state: State, beams: Beams, rule: Rule) -> Iterator[BeamStep]:
-    """Search, step by step, until all sentences are done. (The first token that a step function gets means nothing.)"""
-    ids_R = torch.zeros_like(beams.log_probs_NW, dtype=torch.int64).flatten()
+class Search:
+    """Sentences on their way through N slots: their beams, and the last token of each row. Others may come and go."""
+
+    def __init__(self, rule: Rule, beams: Beams) -> None:
+        self.rule, self.beams = rule, beams
+        self.ids_R = torch.zeros_like(beams.log_probs_NW, dtype=torch.int64).flatten()
+
+    def admit(self, slots: Sequence[int], newcomers: Beams) -> None:
+        """New sentences take these slots; their first token means nothing."""
+        self.beams = self.beams.admit(slots, newcomers)
+
+    def keep(self, slots: Sequence[int]) -> None:
+        """Go on with these slots only, in this order."""
+        self.beams = self.beams.keep(slots)
+        self.ids_R = self.ids_R.unflatten(0, (-1, self.rule.width))[list(slots)].flatten()
+
+    def is_done(self) -> bool:
+        """Whether no sentence goes on."""
+        return bool(self.beams.done_N.all())
+
+
+def beam_steps(step: Step[S], state: S, search: Search) -> Iterator[BeamStep]:
+    """One step after the other, as long as they are asked for; in between `search` and `state` may change alike."""
     while True:
-        beams, done = rule.advance(beams, step(ids_R, state))
-        yield done
-        if bool(beams.done_N.all()):
-            return
+        search.beams, done = search.rule.advance(search.beams, step(search.ids_R, state))
         state.select(done.parents_NW)
-        ids_R = done.tokens_NW.flatten()
-
-
-def search(step: Step[State], state: State, beams: Beams, rule: Rule) -> list[list[Hypothesis]]:
-    """The results of all sentences of a state that stay together until the last one is done."""
-    num_sentences = beams.done_N.numel()
-    history = History(int(beams.max_length_N.max()) + 1)
-    for done in beam_steps(step, state, beams, rule):
-        history.record(done)
-    return history.hypotheses(range(num_sentences), [0] * num_sentences, rule)
-
-
-def beam_search(
-    step: Step[State],
-    state: State,
-    *,
-    max_lengths: Sequence[int],
-    beam_size: int,
-    alpha: float,
-    n_best: int = 1,
-    prefixes: Sequence[Sequence[int]] | None = None,
-) -> list[list[Hypothesis]]:
-    """The best n hypotheses of each sentence, best first (§6.1: beam 4, α 0.6); fewer where there are no more."""
-    rule = BeamRule(beam_size, alpha, n_best)
-    return search(step, state, new_beams(rule, max_lengths, prefixes=prefixes), rule)
+        search.ids_R = done.tokens_NW.flatten()
+        yield done

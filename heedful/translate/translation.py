@@ -29,6 +29,8 @@ from heedful.data.splitting import sentences
 from heedful.data.tokenizer import BulkEncoder, Tokenizer
 from heedful.errors import ConfigError, DataError, DeviceError, DivergedError
 from heedful.model.device import choose_device
+from heedful.model.interface import TranslationModel
+from heedful.model.registry import register
 from heedful.translate.combining import best_combinations
 from heedful.translate.engine import Engine, Request, SearchOptions, length_limit
 from heedful.translate.opening import ENGINES, open_engine
@@ -154,12 +156,20 @@ class Translator:
 
     @classmethod
     def load(
-        cls, *models: str | PathLike[str], device: str = "auto", engine: str = "auto", precision: str = "auto"
+        cls,
+        *models: str | PathLike[str],
+        device: str = "auto",
+        engine: str = "auto",
+        precision: str = "auto",
+        family: type[TranslationModel] | None = None,
     ) -> Self:
         """From a run folder, a model folder or a checkpoint; several of them translate together, as an ensemble.
 
-        In precision "fp32" a translation hardly depends on what else is translated, on CUDA neither.
+        In precision "fp32" a translation hardly depends on what else is translated, on CUDA neither. `family` is the
+        class of a model that is not ours.
         """
+        if family is not None:
+            register(family)
         if any(isinstance(model, list | tuple) for model in models):
             raise TypeError("load takes each model by itself: load(one, another)")
         if engine not in ENGINES:
@@ -171,7 +181,7 @@ class Translator:
     @property
     def engine(self) -> Engine:
         """What computes. Its threads do not live on in a process that was forked from this one, which would wait."""
-        if os.getpid() != self._process and not getattr(self._engine, "outlives_fork", False):
+        if os.getpid() != self._process and not self._engine.outlives_fork:
             raise DeviceError(
                 "this translator was loaded before the process was forked; load one in each process, or start them "
                 'with multiprocessing.get_context("spawn")'
@@ -379,7 +389,7 @@ def _uneven(number: int, fewer: str, more: str) -> str:
 def _check_prefix(request: Request, options: SearchOptions, number: int) -> None:
     """As the engine will, which does not know the line."""
     try:
-        length_limit(request, options, max_positions=sys.maxsize)
+        length_limit(request, options, position_limit=sys.maxsize)
     except DataError as error:
         raise DataError(f"line {number}: {error}") from None
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
 
 import msgspec
 import numpy as np
@@ -18,20 +17,21 @@ from heedful.cli.main import commands
 from heedful.config.capabilities import KERNELS, NUMBERS, Capabilities, one_of
 from heedful.config.settings import Config, ModelConfig, resolve
 from heedful.errors import ConfigError
-from heedful.fast.cpu.loss_by_rows import BY_ROWS
-from heedful.fast.cpu.prepacked import PREPACKED
+from heedful.fast.cpu.loss_by_rows import ObjectiveByRows
+from heedful.fast.cpu.prepacked import PREPACKED, PackedProduct, prepacked_decoder
 from heedful.fast.cuda.static_decoder import StaticDecoder
 from heedful.fast.cuda.tiles import StaticShape
+from heedful.fast.training import fast_gradients
 from heedful.inspection.doctor import examine
 from heedful.model import checkpoint
 from heedful.model.checkpoint import LoadedModel, load_model
-from heedful.model.decoding import CACHED, Decoder
+from heedful.model.decoding import CACHED, CachedDecoder, Product
 from heedful.model.device import has_kernels
+from heedful.model.interface import ReplayDecoder, TranslationModel
 from heedful.model.transformer import Transformer
-from heedful.train import gradients
-from heedful.train.batching import make_batch
+from heedful.train.batching import Batch, make_batch
 from heedful.train.cautions import cautions_at_start
-from heedful.train.gradients import PlainPasses
+from heedful.train.gradients import Gradients, Objective, PlainGradients
 from heedful.train.processes import World
 from heedful.translate.engine import Request, SearchOptions
 from heedful.translate.export.cache import cached_ctranslate2
@@ -40,6 +40,7 @@ from heedful.translate.export.marian import MARIAN, write_huggingface
 from heedful.translate.opening import open_engine
 from heedful.translate.torch_engine import TorchEngine
 from tests.memory_shards import shards
+from tests.narrowed import as_transformer
 from tests.small_models import small_model
 
 CPU = torch.device("cpu")
@@ -49,7 +50,6 @@ LISTS = {
     "marian": MARIAN,
     "kernels": KERNELS,
     "prepacked": PREPACKED,
-    "by rows": BY_ROWS,
     "cached": CACHED,
 }
 OF_POSITIONS = [name for name in LISTS if name != "cached"]  # whose positions the model's own embedding adds
@@ -119,6 +119,17 @@ def test_a_setting_that_a_list_does_not_name_has_its_default_or_is_refused(name:
     assert LISTS[name].lack(NewerConfig()) is None
     with pytest.raises(ConfigError, match=r"^model\.norm = pre cannot be .*: \w+ takes? post(; use the torch|$)"):
         LISTS[name].refuse(NewerConfig(norm="pre"))
+
+
+class KindredConfig(ModelConfig, frozen=True, kw_only=True):
+    """Of another family, with the same settings."""
+
+    family: str = "kindred"
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_another_family_is_refused_even_with_the_same_settings(name: str) -> None:
+    assert LISTS[name].reason(KindredConfig()).startswith("model.family = kindred cannot be ")
 
 
 def test_a_list_that_names_a_value_takes_it() -> None:
@@ -209,18 +220,25 @@ def test_the_torch_engine_decodes_a_third_kind_as_training_computes_it(loaded: L
 def test_matrices_are_not_prepacked_for_an_unknown_kind(loaded: LoadedModel) -> None:
     if not torch.backends.mkldnn.is_available():
         pytest.skip("torch is built without oneDNN")
-    decoder = Decoder(loaded.model)
-    products = decoder.layers[0].products
-    assert all(getattr(products, field).packed is None for field in products.__slots__)
-    assert decoder.logits.packed is None
+    assert {type(product) for product in products_of(loaded.model)} == {Product}
     loaded.model.config = ModelConfig(d_model=16, d_ff=24, num_layers=2, num_heads=2)
-    assert Decoder(loaded.model).layers[0].products.W_1.packed is not None
+    assert {type(product) for product in products_of(loaded.model)} == {PackedProduct}
 
 
-def test_decoding_with_a_cache_refuses_what_it_does_not_know(loaded: LoadedModel) -> None:
+def products_of(model: TranslationModel) -> list[Product]:
+    """All that a step of decoding on a CPU multiplies with."""
+    decoder = prepacked_decoder(model)
+    assert isinstance(decoder, CachedDecoder)
+    in_layers = (getattr(layer.products, name) for layer in decoder.layers for name in layer.products.__slots__)
+    return [*in_layers, decoder.logits]
+
+
+def test_what_a_cache_does_not_know_is_decoded_without_one(loaded: LoadedModel) -> None:
+    assert isinstance(loaded.model.new_decoder(), CachedDecoder)
     loaded.model.config = NewerConfig(d_model=16, d_ff=24, num_layers=2, num_heads=2, norm="pre")
-    with pytest.raises(ConfigError, match=r"model\.norm = pre cannot be decoded with a cache: that takes post"):
-        Decoder(loaded.model)
+    assert CACHED.reason(loaded.model.config).startswith("model.norm = pre cannot be decoded with a cache: that takes")
+    assert isinstance(loaded.model.new_decoder(), ReplayDecoder)
+    assert isinstance(prepacked_decoder(loaded.model), ReplayDecoder)
 
 
 def test_cuda_refuses_a_third_kind_and_takes_the_plain_road(
@@ -230,9 +248,9 @@ def test_cuda_refuses_a_third_kind_and_takes_the_plain_road(
     from heedful.fast.cuda.training_step import CudaStep
 
     with pytest.raises(ConfigError, match=r"zigzag cannot be computed by our kernels: they take sinusoidal or learned"):
-        StaticDecoder(loaded.model, torch.float32)
+        StaticDecoder(as_transformer(loaded.model), torch.float32)
     with pytest.raises(ConfigError, match=r"zigzag cannot be computed by our kernels: they take sinusoidal or learned"):
-        CudaStep(loaded.model, StaticShape(rows=128, sentences=8, longest=80), label_smoothing=0.1)
+        CudaStep(as_transformer(loaded.model), StaticShape(rows=128, sentences=8, longest=80), label_smoothing=0.1)
     (tmp_path / "Python.h").touch()
     monkeypatch.setenv("CC", "gcc")
     monkeypatch.setenv("CPATH", str(tmp_path))
@@ -250,15 +268,17 @@ def test_cuda_refuses_a_third_kind_and_takes_the_plain_road(
     )
 
 
-@pytest.mark.parametrize(("positions", "calls"), [("sinusoidal", 1), ("learned", 1), (ZIGZAG, 0)])
-def test_the_loss_is_computed_by_rows_for_kinds_on_its_list(
-    positions: Any, calls: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sums = Mock(side_effect=lambda *_, **__: torch.zeros(3, requires_grad=True))
-    monkeypatch.setattr(gradients, "sums_by_rows", sums)
-    config = resolve({"train": {"batch_tokens": 120}, "data": {"max_length": 12}})
-    model = Transformer(ModelConfig(d_model=16, d_ff=32, num_layers=1, num_heads=2, positions=positions), 56)
-    passes = PlainPasses(model, config, world=World(), autocast=False)
-    batch = make_batch(shards([([5, 6], [7, 8])]), np.arange(1))
-    passes.add(batch, seed=1, factor=1.0, is_first=True, is_last=True)
-    assert sums.call_count == calls
+def test_the_loss_by_rows_knows_no_positions_and_is_the_plain_one_for_a_third_kind(zigzag: Path) -> None:
+    loaded = load_model(zigzag, device=CPU)
+    batch = make_batch(shards([([5, 6], [7, 8, 9]), ([10], [11])]), np.arange(2))
+
+    def trained(gradients: Gradients[Batch]) -> list[Tensor]:
+        sums_2 = gradients.add(batch, seed=1, factor=1.0, is_first=True, is_last=True)
+        return [sums_2, *(gradient.clone() for gradient in gradients.current())]
+
+    fast = fast_gradients(loaded.model, loaded.config, precision="fp32", world=World())
+    assert isinstance(fast, PlainGradients)
+    assert isinstance(fast.objective, ObjectiveByRows)
+    plain = PlainGradients(Objective(loaded.model, loaded.config.train), world=World(), autocast=False)
+    for found, right in zip(trained(fast), trained(plain), strict=True):
+        torch.testing.assert_close(found, right)

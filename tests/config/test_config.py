@@ -9,13 +9,15 @@ from hypothesis import strategies as st
 
 from heedful.config.settings import PRESETS, Layer, differences, preset, read_toml, resolve, setting, to_layer, to_toml
 from heedful.errors import ConfigError
+from tests.narrowed import model_config
 
 
 def test_the_default_is_the_papers_base_model() -> None:
     config = resolve()
-    assert (config.model.d_model, config.model.d_ff, config.model.num_layers) == (512, 2048, 6)
-    assert (config.model.num_heads, config.model.head_d_k, config.model.head_d_v) == (8, 64, 64)
-    assert (config.model.dropout, config.train.label_smoothing) == (0.1, 0.1)
+    model = model_config(config)
+    assert (model.d_model, model.d_ff, model.num_layers) == (512, 2048, 6)
+    assert (model.num_heads, model.head_d_k, model.head_d_v) == (8, 64, 64)
+    assert (model.dropout, config.train.label_smoothing) == (0.1, 0.1)
     assert (config.train.steps, config.train.warmup_steps, config.train.batch_tokens) == (100_000, 4000, 25_000)
     assert (config.tokenizer.vocab_size, config.train.average_last) == (37_000, 5)
     assert (config.decode.beam_size, config.decode.alpha, config.decode.max_extra) == (4, 0.6, 50)
@@ -25,14 +27,15 @@ def test_the_default_is_the_papers_base_model() -> None:
 
 def test_big_is_the_papers_big_model() -> None:
     config = resolve(preset("big"))
-    assert (config.model.d_model, config.model.d_ff, config.model.num_layers) == (1024, 4096, 6)
-    assert (config.model.num_heads, config.model.head_d_k) == (16, 64)
-    assert (config.model.dropout, config.train.steps, config.train.average_last) == (0.3, 300_000, 20)
+    model = model_config(config)
+    assert (model.d_model, model.d_ff, model.num_layers) == (1024, 4096, 6)
+    assert (model.num_heads, model.head_d_k) == (16, 64)
+    assert (model.dropout, config.train.steps, config.train.average_last) == (0.3, 300_000, 20)
 
 
 def test_later_layers_win_and_leave_the_rest() -> None:
     config = resolve(preset("tiny"), {"model": {"d_ff": 8}}, {"train": {"seed": 3}}, setting("model.d_ff=16"))
-    assert config.model.d_ff == 16
+    assert model_config(config).d_ff == 16
     assert config.train.seed == 3
     assert config.model.d_model == PRESETS["tiny"]["model"]["d_model"]
 
@@ -109,13 +112,13 @@ def test_a_value_is_read_as_toml_and_else_as_text() -> None:
 
 
 def test_d_k_and_d_v_free_the_width_from_the_heads() -> None:
-    config = resolve(setting("model.num_heads=7"), setting("model.d_k=16"), setting("model.d_v=24"))
-    assert (config.model.head_d_k, config.model.head_d_v) == (16, 24)
+    model = model_config(resolve(setting("model.num_heads=7"), setting("model.d_k=16"), setting("model.d_v=24")))
+    assert (model.head_d_k, model.head_d_v) == (16, 24)
 
 
 def test_encoder_and_decoder_may_differ_in_depth() -> None:
-    config = resolve(setting("model.num_encoder_layers=12"))
-    assert (config.model.encoder_layers, config.model.decoder_layers) == (12, 6)
+    model = model_config(resolve(setting("model.num_encoder_layers=12")))
+    assert (model.encoder_layers, model.decoder_layers) == (12, 6)
 
 
 def test_a_recipe_may_name_its_preset(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from heedful.config.settings import Config, named_files, preset, read_toml, reso
 from heedful.score.card import Card, Corpus, TextFile, load_card
 from recipes import run
 from tests import ROOT
+from tests.narrowed import model_config
 
 RECIPES = sorted((ROOT / "recipes").glob("*.toml"))
 RESULTS = sorted((ROOT / "results").glob("*.json"))
@@ -402,6 +403,6 @@ def test_a_card_that_holds_a_changed_test_set_too_is_published_by_force_alone(tm
 
 def test_the_recipes_of_the_paper_are_the_papers() -> None:
     base, big, french = (load(path) for path in RECIPES if path.stem.startswith("wmt14"))
-    assert (base.model.dropout, base.train.steps, base.tokenizer.vocab_size) == (0.1, 100_000, 37_000)
-    assert (big.model.dropout, big.train.steps, big.train.average_last) == (0.3, 300_000, 20)
-    assert (french.model.dropout, french.tokenizer.vocab_size, french.model.d_model) == (0.1, 32_000, 1024)
+    assert (model_config(base).dropout, base.train.steps, base.tokenizer.vocab_size) == (0.1, 100_000, 37_000)
+    assert (model_config(big).dropout, big.train.steps, big.train.average_last) == (0.3, 300_000, 20)
+    assert (model_config(french).dropout, french.tokenizer.vocab_size, french.model.d_model) == (0.1, 32_000, 1024)

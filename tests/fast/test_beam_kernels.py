@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 import torch
 
-from heedful.translate.search import BeamRule, Hypothesis, beam_steps, new_beams
+from heedful.translate.search import BeamRule, Hypothesis, new_beams
 from tests.interpreted import DEVICE, assert_holds_in_the_interpreter, on_kernels, without_kernels
-from tests.table_models import EOS, Prefix, Sure, Table, Tables, plain_beam_search, step
+from tests.table_models import EOS, Prefix, Sure, Table, Tables, plain_beam_search, step, steps_to_the_end
 
 if TYPE_CHECKING:
     from heedful.fast.cuda.slots import Slots
@@ -68,7 +68,7 @@ def hypotheses(slots: Slots, rule: BeamRule) -> list[list[Hypothesis]]:
 
 def num_steps(table: Table, max_length: int, rule: BeamRule) -> int:
     """How many the plain search takes."""
-    return len(list(beam_steps(step, Tables([table], rule.width), new_beams(rule, [max_length]), rule)))
+    return len(list(steps_to_the_end(step, Tables([table], rule.width), new_beams(rule, [max_length]), rule)))
 
 
 def assert_follow_the_rule(

@@ -19,21 +19,12 @@ from torch.nn import functional as F
 
 from heedful.config.capabilities import WIDEST_HEAD
 from heedful.config.settings import ModelConfig
-from heedful.fast.cuda.tiles import StaticShape, make_tiles
-from heedful.model.attention import plain_attention, split_heads
-from heedful.model.dropout import Dropout, seed_dropout, seeded_places
-from heedful.model.layers import use_kernels
-from heedful.model.layout import Lengths
-from heedful.model.packed import (
-    NO_TARGET,
-    Packed,
-    fill_pairs,
-    num_pair_numbers,
-    pack_source,
-    pack_target,
-    shift_right,
-    view_pairs,
-)
+from heedful.fast.cuda.packing import fill_pairs, num_pair_numbers, view_pairs
+from heedful.fast.cuda.tiles import StaticShape, Tiles, make_tiles
+from heedful.model.attention import plain_attention
+from heedful.model.dropout import Dropout
+from heedful.model.layout import Layout, Lengths
+from heedful.model.packed import NO_TARGET, Packed, pack_source, pack_target, positions_of, shift_right
 from heedful.model.transformer import Transformer
 from heedful.train.loss import smoothed_cross_entropy
 from heedful.train.r_drop import twin_divergence, twin_rows
@@ -114,7 +105,7 @@ def _lengths(name: str) -> tuple[Lengths, Lengths]:
 def _check_attention(
     lengths: tuple[Lengths, Lengths], *, kind: str, sizes: tuple[int, int, int], dtype: torch.dtype
 ) -> None:
-    from heedful.fast.cuda.attention import tiled_attention
+    from heedful.fast.cuda.attention import tiled_cross_attention, tiled_self_attention
 
     (num_heads, d_k, d_v), (queries, keys) = sizes, lengths
     keys = keys if kind == "cross" else queries
@@ -123,14 +114,24 @@ def _check_attention(
     products = tuple(_normal(SHAPE.rows, width, dtype=dtype) for width in widths)
 
     def kernel(*products: Tensor) -> Tensor:
-        return tiled_attention(products, tiles, num_heads=num_heads, d_k=d_k)
+        if kind == "cross":
+            return tiled_cross_attention(products[0], products[1], tiles, num_heads=num_heads)
+        return tiled_self_attention(products[0], tiles, num_heads=num_heads, d_k=d_k)
 
     def twin(*products: Tensor) -> Tensor:
-        parts = split_heads(products, num_heads=num_heads, d_k=d_k)
-        return plain_attention(*parts, tiles)[0].flatten(-2)
+        return _plain_heads(products, tiles, num_heads, d_k)
 
     _assert_twins(kernel, twin, products, dtype)
     _assert_zeros_behind(kernel, products, int(queries.sum()), int(keys.sum()))
+
+
+def _plain_heads(products: tuple[Tensor, ...], tiles: Tiles, num_heads: int, d_k: int) -> Tensor:
+    """Equation 1 for queries, keys and values that lie side by side, in one tensor or in two."""
+    width = num_heads * d_k
+    query, key, value = (
+        part.unflatten(-1, (num_heads, -1)) for part in torch.cat(products, dim=1).tensor_split((width, 2 * width), 1)
+    )
+    return plain_attention(query, key, value, tiles)[0].flatten(-2)
 
 
 def _assert_zeros_behind(
@@ -170,9 +171,23 @@ def test_attention_holds_for_random_lengths(kind: str) -> None:
     _check_attention((queries[fit], keys[fit]), kind=kind, sizes=(2, 16, 16), dtype=DTYPES[-1])
 
 
+@on_kernels
+@pytest.mark.parametrize("causal", [False, True])
+def test_tiles_attend_by_equation_1(causal: bool) -> None:
+    """As a layout, for whoever holds queries, keys and values apart."""
+    queries, keys = _lengths("short")
+    tiles = make_tiles(queries, queries if causal else keys, causal=causal, shape=SHAPE).to(DEVICE)
+    parts = tuple(_normal(SHAPE.rows, 2, width, dtype=DTYPES[-1]) for width in (8, 8, 16))
+
+    def twin(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        return plain_attention(query, key, value, tiles)[0]
+
+    _assert_twins(tiles.attend, twin, parts, DTYPES[-1])
+
+
 @on_a_gpu
 def test_attention_is_the_same_every_time() -> None:
-    from heedful.fast.cuda.attention import tiled_attention
+    from heedful.fast.cuda.attention import tiled_self_attention
 
     queries, _ = _lengths("long")
     tiles = make_tiles(queries, queries, causal=True, shape=SHAPE).to(DEVICE)
@@ -180,7 +195,7 @@ def test_attention_is_the_same_every_time() -> None:
     grad = torch.randn(SHAPE.rows, 64, device=DEVICE, dtype=torch.bfloat16)
 
     def once() -> tuple[Tensor, Tensor]:
-        output = tiled_attention((projected,), tiles, num_heads=1, d_k=64)
+        output = tiled_self_attention(projected, tiles, num_heads=1, d_k=64)
         return output, torch.autograd.grad(output, projected, grad)[0]
 
     first = once()
@@ -286,24 +301,31 @@ def test_masks_of_different_seeds_rows_and_columns_are_unrelated() -> None:
 
 @on_kernels
 def test_a_new_number_in_the_seed_tensor_gives_a_new_mask() -> None:
+    from heedful.fast.cuda.modules import SeededDropout, dropout_places, use_kernels
+
     seeds = torch.tensor([7, 7], device=DEVICE)
     places = torch.nn.Sequential(Dropout(0.5), Dropout(0.5))
-    seed_dropout(places, seeds)
+    use_kernels(places, seeds)
     x = torch.ones(16, 16, device=DEVICE)
-    first, second = (place(x) for place in seeded_places(places))
+    first, second = (place(x) for place in dropout_places(places))
     assert torch.equal(first, second)
     seeds[1] = 8
-    first_again, second_again = (place(x) for place in seeded_places(places))
+    first_again, second_again = (place(x) for place in dropout_places(places))
     assert torch.equal(first, first_again)
     assert not torch.equal(second, second_again)
-    assert not torch.equal(first, places[0](x, stream=1))
+    place = places[0]
+    assert isinstance(place, SeededDropout)
+    place.stream = 1
+    assert not torch.equal(first, place(x))
     assert torch.equal(places.eval()(x), x)
 
 
 @on_kernels
 def test_source_and_target_embeddings_have_masks_of_their_own() -> None:
+    from heedful.fast.cuda.modules import use_kernels
+
     embedding = Transformer(ModelConfig(d_model=64, num_layers=1, num_heads=4, dropout=0.5), 30).embedding.to(DEVICE)
-    seed_dropout(embedding, torch.tensor([7], device=DEVICE))
+    use_kernels(embedding, torch.tensor([7], device=DEVICE))
     tokens_T, positions_T = torch.randint(0, 30, (64,), device=DEVICE), torch.arange(1, 65, device=DEVICE)
     source_TD, target_TD = (embed(tokens_T, positions_T, 65) for embed in (embedding.source, embedding.target))
     kept_TD = (source_TD != 0) & (target_TD != 0)
@@ -450,6 +472,8 @@ def _loss_and_grads(model: Transformer, source: Packed, target_in: Packed, targe
 @on_kernels
 def test_a_model_on_tiles_is_the_model_on_groups() -> None:
     """One array of numbers, padded, and the kernels; against separate tensors, no padding, and torch's attention."""
+    from heedful.fast.cuda.modules import dropout_places, use_kernels
+
     shape, pairs = _pairs()
     source_ids, source_lengths, target_ids, target_lengths = pairs
     model = _model(torch.float64 if DEVICE.type == "cpu" else torch.float32)
@@ -457,7 +481,7 @@ def test_a_model_on_tiles_is_the_model_on_groups() -> None:
     target_in = pack_target(shift_right(target_ids), target_lengths, source_lengths).to(DEVICE)
     expected = _loss_and_grads(model, source, target_in, torch.from_numpy(target_ids).to(DEVICE))
 
-    use_kernels(model, torch.zeros(len(seeded_places(model)), dtype=torch.int64, device=DEVICE))
+    use_kernels(model, torch.zeros(len(dropout_places(model)), dtype=torch.int64, device=DEVICE))
     numbers = np.full(num_pair_numbers(shape), 12345, dtype=np.int32)
     fill_pairs(numbers, *pairs, shape)
     actual = _loss_and_grads(model, *view_pairs(torch.from_numpy(numbers).to(DEVICE), shape))
@@ -467,21 +491,36 @@ def test_a_model_on_tiles_is_the_model_on_groups() -> None:
         )
 
 
+def _assert_padded(rows_T: Tensor, values: np.ndarray, padding: int) -> None:
+    assert rows_T.tolist() == values.tolist() + [padding] * (len(rows_T) - len(values))
+
+
+def _assert_tiles(layout: Layout | None, queries: Lengths, keys: Lengths, *, causal: bool, shape: StaticShape) -> None:
+    assert isinstance(layout, Tiles)
+    assert layout.causal == causal
+    assert torch.equal(layout.numbers_I, make_tiles(queries, keys, causal=causal, shape=shape).numbers_I)
+
+
 @on_kernels
-def test_packing_with_a_shape_is_a_view_of_the_same_numbers() -> None:
+def test_a_batch_in_one_array_has_the_plain_rows_padded_and_the_tiles_of_its_lengths() -> None:
     shape, pairs = _pairs()
     source_ids, source_lengths, target_ids, target_lengths = pairs
     numbers = np.full(num_pair_numbers(shape), 12345, dtype=np.int32)
     fill_pairs(numbers, *pairs, shape)
     source, target_in, target_out = view_pairs(torch.from_numpy(numbers), shape)
-    other_source = pack_source(source_ids, source_lengths, shape)
-    other_target = pack_target(shift_right(target_ids), target_lengths, source_lengths, shape)
-    assert target_out.tolist() == target_ids.tolist() + [-100] * (shape.rows - len(target_ids))
-    for one, other in [(source, other_source), (target_in, other_target)]:
-        assert torch.equal(one.tokens_T, other.tokens_T)
-        assert torch.equal(one.positions_T, other.positions_T)
-        assert one.longest == other.longest == 80
-        assert torch.equal(one.self_layout.query_offsets_N, other.self_layout.query_offsets_N)
+    assert len(source.tokens_T) == len(target_in.tokens_T) == len(target_out) == shape.rows
+    _assert_padded(target_out, target_ids, NO_TARGET)
+    for packed, ids, lengths in [
+        (source, source_ids, source_lengths),
+        (target_in, shift_right(target_ids), target_lengths),
+    ]:
+        _assert_padded(packed.tokens_T, ids, 0)
+        _assert_padded(packed.positions_T, positions_of(lengths), 0)
+        assert packed.longest == 80
+    _assert_tiles(source.self_layout, source_lengths, source_lengths, causal=False, shape=shape)
+    _assert_tiles(target_in.self_layout, target_lengths, target_lengths, causal=True, shape=shape)
+    _assert_tiles(target_in.cross_layout, target_lengths, source_lengths, causal=False, shape=shape)
+    assert source.cross_layout is None
 
 
 @on_a_gpu
@@ -489,10 +528,11 @@ def test_packing_with_a_shape_is_a_view_of_the_same_numbers() -> None:
 def test_the_compiler_sees_through_the_kernels() -> None:
     """One graph, no break; the same loss and gradients as without the compiler, in bfloat16."""
     from heedful.fast.cuda.cross_entropy import projected_cross_entropy
+    from heedful.fast.cuda.modules import dropout_places, use_kernels
 
     shape, pairs = _pairs()
     model = _model(torch.float32)
-    use_kernels(model, torch.zeros(len(seeded_places(model)), dtype=torch.int64, device=DEVICE))
+    use_kernels(model, torch.zeros(len(dropout_places(model)), dtype=torch.int64, device=DEVICE))
     numbers = np.zeros(num_pair_numbers(shape), dtype=np.int32)
     fill_pairs(numbers, *pairs, shape)
     batch = view_pairs(torch.from_numpy(numbers).to(DEVICE), shape)

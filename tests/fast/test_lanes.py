@@ -10,6 +10,7 @@ import random
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
@@ -20,6 +21,9 @@ from heedful.model.transformer import Transformer
 from heedful.translate.engine import Hypothesis, Request, SearchOptions
 from heedful.translate.torch_engine import TorchEngine
 from tests.interpreted import DEVICE, assert_holds_in_the_interpreter, on_a_gpu, on_kernels, without_kernels
+
+if TYPE_CHECKING:
+    from heedful.fast.cuda.engine import CudaEngine
 
 pytest.importorskip("triton")
 
@@ -75,14 +79,11 @@ def random_requests(number: int, *, seed: int = 1, lengths: Sequence[int] = (0, 
     return [Request([draw.randrange(1, VOCAB_SIZE) for _ in range(draw.choice(lengths))]) for _ in range(number)]
 
 
-def lane_engine(model: Transformer, dtype: torch.dtype = DTYPE) -> TorchEngine:
+def lane_engine(model: Transformer, dtype: torch.dtype = DTYPE) -> CudaEngine:
     """An engine that takes the fast road, also on a CPU."""
-    from heedful.fast.cuda.lanes import Lanes
+    from heedful.fast.cuda.engine import CudaEngine
 
-    model = model.to(DEVICE, DTYPE)
-    engine = TorchEngine(model)
-    engine.lanes = Lanes(model, dtype)
-    return engine
+    return CudaEngine(model.to(DEVICE, DTYPE), dtype=dtype)
 
 
 def plain_results(model: Transformer, requests: Sequence[Request], options: SearchOptions) -> list[list[Hypothesis]]:
@@ -272,7 +273,6 @@ def test_a_lane_is_made_where_all_others_gave_way() -> None:
     model, requests = random_model(1), random_requests(2)
     expected = [plain_results(model, requests, options) for options in (GREEDY, BEAM, GREEDY)]
     engine = lane_engine(model)
-    assert engine.lanes is not None
     engine.lanes.budget = 0.0  # there is never room for two
     for options, hypotheses in zip((GREEDY, BEAM, GREEDY), expected, strict=True):
         assert_same(list(engine.translate(requests, options)), hypotheses)

@@ -8,13 +8,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from heedful.config.settings import resolve
-from heedful.fast.cpu.loss_by_rows import sums_by_rows
+from heedful.config.settings import Config, resolve
+from heedful.fast.cpu import loss_by_rows
+from heedful.fast.cpu.loss_by_rows import ObjectiveByRows, sums_by_rows
 from heedful.model.packed import NO_TARGET
 from heedful.model.transformer import Transformer
-from heedful.train import gradients as module
 from heedful.train.batching import make_batch, step_batches
-from heedful.train.gradients import PlainPasses
+from heedful.train.gradients import Objective, PlainGradients, make_gradients
 from heedful.train.loss import smoothed_cross_entropy
 from heedful.train.processes import World
 from heedful.train.r_drop import twin_divergence
@@ -78,30 +78,48 @@ def test_no_more_rows_than_told_are_computed_at_a_time() -> None:
     assert seen == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
 
 
-@pytest.mark.parametrize("r_drop", [0.0, 5.0])
-def test_a_pass_on_a_cpu_takes_it_and_trains_the_same(r_drop: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def config(r_drop: float = 0.0) -> Config:
     model = {"d_model": 16, "d_ff": 32, "num_layers": 1, "num_heads": 2, "dropout": 0.3}
-    config = resolve({"model": model, "train": {"batch_tokens": 120, "r_drop": r_drop}, "data": {"max_length": 12}})
+    return resolve({"model": model, "train": {"batch_tokens": 120, "r_drop": r_drop}, "data": {"max_length": 12}})
+
+
+@pytest.mark.parametrize("r_drop", [0.0, 5.0])
+def test_training_with_it_is_training_with_the_plain_objective(r_drop: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = config(r_drop)
     stream = step_batches(
-        random_shards(200), make_batch, seed=1, rows=120, num_micro_batches=1, copies=config.train.copies
+        random_shards(200), make_batch, seed=1, rows=120, num_micro_batches=1, copies=settings.train.copies
     )
     batch, by_rows = next(stream)[0], Mock(wraps=sums_by_rows)
+    monkeypatch.setattr(loss_by_rows, "ROWS_AT_ONCE", 16)
+    monkeypatch.setattr(loss_by_rows, "sums_by_rows", by_rows)
 
-    def gradients() -> list[Tensor]:
+    def trained(kind: type[Objective]) -> list[Tensor]:
         torch.manual_seed(0)
-        passes = PlainPasses(Transformer(config.model, 56).double().train(), config, world=World(), autocast=False)
-        sums_2 = passes.add(batch, seed=7, factor=0.5, is_first=True, is_last=True)
-        return [sums_2, *passes.gradients()]
+        model = Transformer(settings.model, 56).double().train()
+        gradients = PlainGradients(kind(model, settings.train), world=World(), autocast=False)
+        sums_2 = gradients.add(batch, seed=7, factor=0.5, is_first=True, is_last=True)
+        return [sums_2, *gradients.current()]
 
-    monkeypatch.setattr(module, "ROWS_AT_ONCE", 16)
-    monkeypatch.setattr(module, "sums_by_rows", by_rows)
-    ours = gradients()
+    ours = trained(ObjectiveByRows)
     by_rows.assert_called_once()
-    monkeypatch.setattr(module, "is_by_rows", lambda hidden_TD: False)
-    plain = gradients()
+    plain = trained(Objective)
     by_rows.assert_called_once()
     for found, right in zip(ours, plain, strict=True):
         torch.testing.assert_close(found, right, rtol=1e-9, atol=1e-11)
+
+
+def kind_of_objective(model: Transformer, precision: str) -> type:
+    gradients = make_gradients(model, config(), precision=precision, world=World())
+    assert isinstance(gradients, PlainGradients)
+    return type(gradients.objective)
+
+
+def test_a_cpu_takes_it_where_the_logits_are_one_product_of_full_precision(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = Transformer(config().model, 56)
+    assert kind_of_objective(model, "fp32") is kind_of_objective(model, "fp64") is ObjectiveByRows
+    assert kind_of_objective(model, "bf16") is Objective
+    monkeypatch.setattr(Transformer, "projection", lambda _: None)
+    assert kind_of_objective(model, "fp32") is Objective
 
 
 def test_rows_that_are_no_copies_are_our_mistake() -> None:

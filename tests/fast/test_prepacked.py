@@ -4,35 +4,52 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch.nn import functional as F
 
+from heedful.config.settings import ModelConfig
 from heedful.fast.cpu import prepacked
-from heedful.fast.cpu.prepacked import Product
+from heedful.fast.cpu.prepacked import PackedProduct, can_pack, prepacked_decoder
+from heedful.model.decoding import CachedDecoder, Product
+from heedful.model.transformer import Transformer
+
+needs_onednn = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="torch is built without oneDNN")
 
 
+def new_model() -> Transformer:
+    return Transformer(ModelConfig(d_model=16, d_ff=24, num_layers=1, num_heads=2), 23).eval()
+
+
+@needs_onednn
 @pytest.mark.parametrize("rows", [1, 4, 65, 300])
 @pytest.mark.parametrize("width", [24, 200])
 @pytest.mark.parametrize("has_bias", [False, True])
 def test_a_packed_product_is_the_plain_one(rows: int, width: int, has_bias: bool) -> None:
     torch.manual_seed(rows)
-    weight_XD, x_RD = torch.randn(width, 48), torch.randn(rows, 48)
-    bias_X = torch.randn(width) if has_bias else None
-    product, plain_RX = Product(weight_XD, bias_X), F.linear(x_RD, weight_XD, bias_X)
-    assert (product.packed is not None) == torch.backends.mkldnn.is_available()
-    torch.testing.assert_close(product(x_RD), plain_RX)
-    torch.testing.assert_close(product.relu(x_RD), plain_RX.relu())
+    plain = Product(torch.randn(width, 48), torch.randn(width) if has_bias else None)
+    packed, x_RD = PackedProduct(plain), torch.randn(rows, 48)
+    torch.testing.assert_close(packed(x_RD), plain(x_RD))
+    torch.testing.assert_close(packed.relu(x_RD), plain.relu(x_RD))
+    assert (packed.relu(x_RD) == 0).any()
 
 
+@needs_onednn
 def test_rows_do_not_depend_on_how_many_there_are() -> None:
     torch.manual_seed(1)
-    product, x_RD = Product(torch.randn(64, 32)), torch.randn(100, 32)
+    product, x_RD = PackedProduct(Product(torch.randn(64, 32))), torch.randn(100, 32)
     torch.testing.assert_close(product(x_RD[:3]), product(x_RD)[:3])
 
 
-def test_what_cannot_be_packed_is_multiplied_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    weight_XD, x_RD = torch.randn(8, 4, dtype=torch.float64), torch.randn(3, 4, dtype=torch.float64)
-    assert torch.equal(Product(weight_XD)(x_RD), F.linear(x_RD, weight_XD))
+def kinds_of_products(model: Transformer) -> set[type[Product]]:
+    decoder = prepacked_decoder(model)
+    assert isinstance(decoder, CachedDecoder)
+    in_layers = (getattr(layer.products, name) for layer in decoder.layers for name in layer.products.__slots__)
+    return {type(product) for product in (*in_layers, decoder.logits)}
+
+
+def test_every_product_of_a_step_is_packed_where_that_can_be_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes oneDNN and float32; what cannot be packed is multiplied as it is."""
+    model = new_model()
+    assert can_pack(model) == torch.backends.mkldnn.is_available()
+    assert kinds_of_products(model) == {PackedProduct if torch.backends.mkldnn.is_available() else Product}
+    assert kinds_of_products(new_model().double()) == {Product}
     monkeypatch.setattr(prepacked, "can_pack", lambda _: False)
-    plain = Product(weight_XD.float())
-    assert plain.packed is None
-    assert torch.equal(plain.relu(x_RD.float()), F.relu(F.linear(x_RD.float(), weight_XD.float())))
+    assert kinds_of_products(model) == {Product}

@@ -17,13 +17,14 @@ import torch.distributed as dist
 from torch import Tensor
 
 from heedful.config.settings import ModelConfig, resolve
+from heedful.fast.cuda.batches import NumberedBatch
+from heedful.fast.cuda.gradients import KernelGradients
+from heedful.fast.cuda.packing import fill_pairs, num_pair_numbers
 from heedful.fast.cuda.tiles import StaticShape
 from heedful.fast.cuda.training_step import CudaStep
-from heedful.model.packed import fill_pairs, num_pair_numbers, pack_source, pack_target, shift_right
+from heedful.model.packed import pack_source, pack_target, shift_right
 from heedful.model.transformer import Transformer
-from heedful.train.batching import NumberedBatch
-from heedful.train.gradients import KernelPasses
-from heedful.train.loss import projected_loss
+from heedful.train.loss import smoothed_cross_entropy
 from heedful.train.processes import World, load_compiler
 from heedful.train.r_drop import twin_divergence
 from tests.interpreted import (
@@ -47,8 +48,9 @@ def test_a_step_holds_in_the_interpreter() -> None:
 
 
 def _model(dropout: float = 0.0, positions: Positions = "sinusoidal") -> Transformer:
-    layers = {"num_layers": 1, "num_decoder_layers": 2}
-    config = ModelConfig(d_model=32, d_ff=48, num_heads=2, dropout=dropout, positions=positions, **layers)
+    config = ModelConfig(
+        d_model=32, d_ff=48, num_layers=1, num_decoder_layers=2, num_heads=2, dropout=dropout, positions=positions
+    )
     return Transformer(config, vocab_size=40).to(DEVICE)
 
 
@@ -78,7 +80,7 @@ def _plain_sums(model: Transformer, pairs: tuple[np.ndarray, np.ndarray, np.ndar
     target_in = pack_target(shift_right(target_ids), target_lengths, source_lengths).to(DEVICE)
     hidden = model.decode(target_in, model.encode(source))
     target_out = torch.from_numpy(target_ids).to(DEVICE)
-    sums = projected_loss(hidden, model.embedding.weight_VD, target_out, 0.1)
+    sums = smoothed_cross_entropy(model.logits(hidden), target_out, 0.1)
     return torch.stack([sums.smoothed, sums.negative_log_likelihood])
 
 
@@ -212,18 +214,18 @@ def test_the_first_part_gives_the_gradients_of_the_decoder_and_no_others() -> No
     assert torch.equal(torch.cat(step.decoder.gradients), decoder)  # these may be on their way to other ranks
 
 
-def _passes(model: Transformer, world: World) -> KernelPasses:
+def _kernels(model: Transformer, world: World) -> KernelGradients:
     """With numbers of full precision, and smaller batches than a user would want."""
-    passes = KernelPasses(model, resolve({}), world=world)
-    passes.step = _small_step(model)
-    return passes
+    kernels = KernelGradients(model, resolve({}), world=world)
+    kernels.step = _small_step(model)
+    return kernels
 
 
-def _gradients(passes: KernelPasses, micro_batches: Sequence[tuple[int, Tensor]]) -> Tensor:
+def _gradients(kernels: KernelGradients, micro_batches: Sequence[tuple[int, Tensor]]) -> Tensor:
     for i, (seed, numbers) in enumerate(micro_batches):
         ends = {"is_first": i == 0, "is_last": i == len(micro_batches) - 1}
-        passes.add(NumberedBatch(numbers, 1), seed=seed, factor=0.1, **ends)
-    return torch.cat(passes.gradients())
+        kernels.add(NumberedBatch(numbers, 1), seed=seed, factor=0.1, **ends)
+    return torch.cat(kernels.current())
 
 
 class _Observed(World):
@@ -244,14 +246,14 @@ def _note(event: str, _: Tensor) -> None:
 @in_the_interpreter
 def test_the_gradients_of_the_decoder_are_on_their_way_before_the_encoder_goes_back() -> None:
     """In a step's last micro-batch; before it nothing is sent. (A GPU replays the same parts, but calls no hooks.)"""
-    passes = _passes(_model(), _Observed(0, 2))
-    for name, parameter in passes.step.mixed.narrow.named_parameters():
+    kernels = _kernels(_model(), _Observed(0, 2))
+    for name, parameter in kernels.step.mixed.narrow.named_parameters():
         parameter.register_hook(partial(_note, name.partition(".")[0]))
     EVENTS.clear()
-    passes.add(NumberedBatch(_few(FEW), 1), seed=0, factor=0.1, is_first=True, is_last=False)
+    kernels.add(NumberedBatch(_few(FEW), 1), seed=0, factor=0.1, is_first=True, is_last=False)
     assert set(EVENTS) == {"decoder", "encoder", "embedding"}
     EVENTS.clear()
-    passes.add(NumberedBatch(_few(FEWER), 1), seed=1, factor=0.1, is_first=False, is_last=True)
+    kernels.add(NumberedBatch(_few(FEWER), 1), seed=1, factor=0.1, is_first=False, is_last=True)
     sent = [i for i, event in enumerate(EVENTS) if event == "sent"]
     assert len(sent) == 2
     assert set(EVENTS[: sent[0]]) == {"decoder", "embedding"}  # of the embedding the decoder's share
@@ -265,7 +267,7 @@ def _rank(rank: int, folder: Path) -> None:
     dist.init_process_group("gloo", f"file://{folder / 'ranks'}", timedelta(minutes=5), world_size=2, rank=rank)
     step = torch.load(folder / "step.pt", weights_only=False)
     try:
-        gradients = _gradients(_passes(step["model"].to(DEVICE), World(rank, 2)), step["micro_batches"][rank::2])
+        gradients = _gradients(_kernels(step["model"].to(DEVICE), World(rank, 2)), step["micro_batches"][rank::2])
         torch.save(gradients, folder / f"{rank}.pt")
     finally:
         dist.destroy_process_group()
@@ -282,6 +284,6 @@ def test_the_gradients_of_two_processes_are_those_of_one(tmp_path: Path) -> None
     _rank(0, tmp_path)
     other.join()
     assert other.exitcode == 0
-    expected = _gradients(_passes(model.to(DEVICE), World()), micro_batches)
+    expected = _gradients(_kernels(model.to(DEVICE), World()), micro_batches)
     for rank in (0, 1):
         assert torch.allclose(torch.load(tmp_path / f"{rank}.pt"), expected, rtol=1e-4, atol=1e-6)

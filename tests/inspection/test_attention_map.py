@@ -73,14 +73,12 @@ def test_what_the_decoder_reads_is_what_it_writes_one_place_later(found: Attenti
 
 
 def test_looking_leaves_no_trace_in_the_engine(translator: Translator) -> None:
-    assert isinstance(translator.engine, TorchEngine)
     assert the_model(translator) is not translator.engine.models[0]
     ours, theirs = the_model(translator).parameters(), translator.engine.models[0].parameters()
     assert all(a is b for a, b in zip(ours, theirs, strict=True))
 
 
 def test_an_ensemble_and_a_blank_sentence_are_refused(translator: Translator) -> None:
-    assert isinstance(translator.engine, TorchEngine)
     (model,) = translator.engine.models
     both = Translator(TorchEngine(model, model), translator.tokenizer, translator.config)
     with pytest.raises(ConfigError, match="name one model"):

@@ -17,7 +17,8 @@ from heedful.inspection import doctor
 from heedful.inspection.doctor import Ids, MakeWay, Pair, TrainingGraph, compare, examine
 from heedful.model.checkpoint import LoadedModel, load_model
 from heedful.translate.export.ctranslate2 import write_ctranslate2
-from heedful.translate.torch_engine import TorchEngine
+from heedful.translate.opening import search_engine
+from tests.narrowed import as_transformer
 from tests.small_models import TEXT, small_model
 
 PAIRS: list[Pair] = [([5, 6, 7], [8, 9]), ([300, 20], [10, 11, 12, 13]), ([9], [])]
@@ -37,7 +38,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def graph(model: Path) -> TrainingGraph:
-    return TrainingGraph(TorchEngine(load_model(model, device=torch.device("cpu")).model))
+    return TrainingGraph(search_engine(load_model(model, device=torch.device("cpu")).model))
 
 
 def test_a_sound_model_agrees_in_every_way(model: Path) -> None:
@@ -58,7 +59,7 @@ def test_an_export_that_is_wrong_is_found(model: Path, monkeypatch: pytest.Monke
     def wrong(loaded: LoadedModel, folder: Path, *, quantize: str) -> None:
         other = load_model(model, device=torch.device("cpu"))
         with torch.no_grad():
-            other.model.embedding.weight_VD[:, 0] += 0.3
+            as_transformer(other.model).embedding.weight_VD[:, 0] += 0.3
         write_ctranslate2(other, folder, quantize=quantize)
 
     monkeypatch.setattr(doctor, "write_ctranslate2", wrong)

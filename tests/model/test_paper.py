@@ -7,6 +7,7 @@ from the architecture alone, so weights are random.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -18,20 +19,16 @@ from torch.testing import assert_close
 
 from heedful.config.settings import Config, ModelConfig, preset, resolve, setting
 from heedful.errors import DataError
-from heedful.model.attention import (
-    MultiHeadAttention,
-    attention,
-    grouped_attention,
-    plain_attention,
-    recorded_attention,
-)
+from heedful.model.attention import CrossAttention, attention, plain_attention, recorded
 from heedful.model.embedding import LearnedPositions, SinusoidalPositions, sinusoids
 from heedful.model.feed_forward import FeedForward
+from heedful.model.groups import Groups, grouped_attention, make_groups
 from heedful.model.layers import DecoderLayer, EncoderLayer
-from heedful.model.layout import Groups, Lengths, make_groups
+from heedful.model.layout import Lengths
 from heedful.model.packed import Packed, pack_source, pack_target, shift_right
 from heedful.model.sizes import count, shapes_of_new
 from heedful.model.transformer import Transformer
+from tests.narrowed import model_config
 
 SMALL = ModelConfig(d_model=16, d_ff=24, num_layers=2, num_heads=4, dropout=0.1)
 VOCAB_SIZE = 23
@@ -202,7 +199,7 @@ def test_only_minus_infinity_before_the_softmax_hides_a_word(masked: Mask, leaks
 
 def test_multi_head_attention_is_its_heads_side_by_side() -> None:
     """§3.2.2: MultiHead(Q, K, V) = Concat(head_1, …, head_h) W_O, each head with its own W_Q, W_K, W_V."""
-    module = MultiHeadAttention(d_model=16, num_heads=4, d_k=3, d_v=5).double()
+    module = CrossAttention(d_model=16, num_heads=4, d_k=3, d_v=5).double()
     x_LD, memory_MD = torch.randn(4, 16).double(), torch.randn(6, 16).double()
     heads = []
     for i in range(4):
@@ -217,11 +214,11 @@ def test_one_layer_joins_every_pair_of_positions() -> None:
     """§4, Table 1: the longest path in self-attention is O(1), and its map has n² entries."""
     layer = EncoderLayer(SMALL).double().eval()
     layout = make_groups(lengths(30), lengths(30), causal=False)
-    with recorded_attention(layer) as recorders:
+    with recorded([layer.self_attention]) as (recorder,):
         x_TD = torch.randn(30, SMALL.d_model).double().requires_grad_()
         (layer(x_TD, layout)[29] * torch.randn(SMALL.d_model).double()).sum().backward()
     assert (gradient_of(x_TD).abs().amax(dim=-1) > 0).all()
-    assert recorders["self_attention"].weights[0].shape == (SMALL.num_heads, 30, 30)
+    assert recorder.weights[0].shape == (SMALL.num_heads, 30, 30)
 
 
 LENGTHS = {
@@ -407,8 +404,10 @@ def test_dropout_stands_where_the_paper_has_it_and_nowhere_else() -> None:
     """§5.4: on the output of each sub-layer, before it is added and normalised, and on the sums of the embeddings."""
     model = Transformer(ModelConfig(d_model=16, d_ff=24, num_heads=4, dropout=0.3), VOCAB_SIZE).double().train()
     places = {name: module for name, module in model.named_modules() if isinstance(module, nn.Dropout)}
-    assert all(name == "embedding.dropout" or name.endswith("_norm.dropout") for name in places)
-    assert len(places) == 1 + 6 * 2 + 6 * 3
+    of_embeddings = {"embedding.dropout", "embedding.target_dropout"}
+    assert of_embeddings < places.keys()
+    assert all(name.endswith("_norm.dropout") for name in places.keys() - of_embeddings)
+    assert len(places) == 2 + 6 * 2 + 6 * 3
     assert {dropout.p for dropout in places.values()} == {0.3}
     source, target = source_of(random_sentence(9)), target_of(lengths(9), random_sentence(7))
     assert (model(source, target) != model(source, target)).any()
@@ -417,13 +416,13 @@ def test_dropout_stands_where_the_paper_has_it_and_nowhere_else() -> None:
         dropout.p = 0.0
         dropout.register_forward_hook(lambda module, inputs, output: uses.append(module))
     same(model(source, target), model.eval()(source, target))  # so there is no other dropout
-    assert len(uses) == 2 * (len(places) + 1), "in each pass once at each place, and for both embeddings"
+    assert Counter(uses) == dict.fromkeys(places.values(), 2), "in each pass once at each place"
 
 
 def test_dropout_is_applied_to_the_sums_of_embeddings_and_positions() -> None:
     """§5.4, "in both the encoder and decoder stacks": with all of it dropped, no position is left either."""
     embedding = transformer().train().embedding
-    embedding.dropout.p = 1.0
+    embedding.dropout.p = embedding.target_dropout.p = 1.0
     word_T, place_T = torch.tensor([7, 7]), torch.tensor([0, 1])
     assert not embedding.source(word_T, place_T, 2).any()
     assert not embedding.target(word_T, place_T, 2).any()
@@ -494,14 +493,14 @@ def test_every_row_of_table_3_is_configuration_and_has_the_parameters_of_the_for
     """Table 3, with 37,000 words. The printed numbers are rounded, and up to 7 % above the formula for small models."""
     config = configuration(row, settings)
     parameters = count(shapes_of_new(config.model, 37_000))
-    assert parameters == by_hand(config.model, 37_000)
+    assert parameters == by_hand(model_config(config), 37_000)
     assert printed is None or -0.07 <= parameters / (printed * 1e6) - 1 <= 0.01
 
 
 @pytest.mark.parametrize(("row", "printed", "computed"), [("base", 65, 63.0), ("big", 213, 214.2)])
 def test_base_and_big_lie_within_four_percent_of_the_paper(row: str, printed: float, computed: float) -> None:
     """Table 3, first and last row."""
-    millions = by_hand(configuration(row, BASE).model, 37_000) / 1e6
+    millions = by_hand(model_config(configuration(row, BASE)), 37_000) / 1e6
     assert millions == pytest.approx(computed, abs=0.1)
     assert millions == pytest.approx(printed, rel=0.04)
 
@@ -513,7 +512,7 @@ def test_the_presets_are_the_papers() -> None:
         (base, 512, 2048, 8, 0.1, 100_000, 5),
         (big, 1024, 4096, 16, 0.3, 300_000, 20),
     ):
-        model, train = config.model, config.train
+        model, train = model_config(config), config.train
         assert (model.encoder_layers, model.decoder_layers, model.positions) == (6, 6, "sinusoidal")
         assert (model.d_model, model.d_ff, model.num_heads, model.dropout) == (d_model, d_ff, heads, dropout)
         assert (model.head_d_k, model.head_d_v) == (64, 64)

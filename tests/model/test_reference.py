@@ -17,9 +17,11 @@ from heedful.errors import ConfigError
 from heedful.inspection.doctor import examine
 from heedful.model.attention import MultiHeadAttention
 from heedful.model.checkpoint import load_model
+from heedful.model.groups import make_groups
+from heedful.model.interface import TranslationModel
 from heedful.model.layers import DecoderLayer, EncoderLayer
-from heedful.model.layout import Lengths, make_groups
-from heedful.model.packed import Ids, pack_source, pack_target, shift_right
+from heedful.model.layout import Lengths
+from heedful.model.packed import TokenIds, pack_source, pack_target, shift_right
 from heedful.model.transformer import Transformer
 from heedful.translate.export.marian import (
     MAX_POSITIONS,
@@ -229,11 +231,11 @@ def use_exact_positions(theirs: nn.Module) -> None:
         theirs.get_submodule(f"model.{side}.embed_positions").load_state_dict({"weight": table_LD})
 
 
-def random_ids(lengths_N: Lengths) -> Ids:
+def random_ids(lengths_N: Lengths) -> TokenIds:
     return torch.randint(0, VOCAB_SIZE, (int(lengths_N.sum()),)).numpy()
 
 
-def padded_ids(ids_T: Ids, lengths_N: Lengths) -> Tensor:
+def padded_ids(ids_T: TokenIds, lengths_N: Lengths) -> Tensor:
     rows = torch.from_numpy(ids_T).split(lengths_N.tolist())
     return nn.utils.rnn.pad_sequence(list(rows), batch_first=True, padding_value=VOCAB_SIZE)
 
@@ -260,7 +262,7 @@ def test_the_whole_model_is_marian_in_logits(dtype: torch.dtype) -> None:
 MAX_NEW_TOKENS = 12
 
 
-def greedy(model: Transformer, source_T: Ids) -> list[int]:
+def greedy(model: TranslationModel, source_T: TokenIds) -> list[int]:
     """The likeliest next token, again and again, each time from the start."""
     source, lengths_1 = pack_source(source_T, np.array([len(source_T)])), np.array([len(source_T)])
     ids: list[int] = []
@@ -295,16 +297,18 @@ def test_evens_then_odds() -> None:
 
 
 @pytest.mark.parametrize(
-    ("config", "message"),
+    ("setting", "message"),
     [
-        (ModelConfig(positions="learned"), "model.positions = learned"),
-        (ModelConfig(d_k=32), "model.d_k = 32"),
-        (ModelConfig(d_v=16), "model.d_v = 16"),
+        ({"positions": "learned"}, "model.positions = learned"),
+        ({"d_k": 32}, "model.d_k = 32"),
+        ({"d_v": 16}, "model.d_v = 16"),
     ],
 )
-def test_what_marian_cannot_say_is_refused(config: ModelConfig, message: str) -> None:
+def test_what_marian_cannot_say_is_refused(setting: dict[str, Any], message: str, tmp_path: Path) -> None:
+    loaded = load_model(small_model(tmp_path / "model", **setting), device=torch.device("cpu"))
     with pytest.raises(ConfigError, match=message):
-        marian_config(config, 100)
+        write_huggingface(loaded, tmp_path / "marian")
+    assert not (tmp_path / "marian").exists()
 
 
 def test_the_exported_folder_is_loaded_by_marian_and_translates_the_same(tmp_path: Path) -> None:

@@ -13,19 +13,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heedful.data.shards import Shards
-from heedful.model.packed import NO_TARGET, view_pairs
+from heedful.fast.cuda.batches import make_numbered_batch, static_shape
+from heedful.fast.cuda.packing import view_pairs
+from heedful.model.packed import NO_TARGET
 from heedful.train.batching import (
     Batch,
-    Share,
+    RankShare,
     derived_seed,
     make_batch,
-    make_numbered_batch,
     micro_batches,
     most_sentences,
     pair_stream,
     prefetched,
     shuffled,
-    static_shape,
     step_batches,
 )
 from tests.memory_shards import random_shards, shards
@@ -34,7 +34,7 @@ from tests.memory_shards import random_shards, shards
 def steps(
     data: Shards, num_steps: int, *, first_step: int = 1, rank: int = 0, num_ranks: int = 1, num_micro_batches: int = 2
 ) -> list[list[Batch]]:
-    share = Share(rank, num_ranks)
+    share = RankShare(rank, num_ranks)
     stream = step_batches(
         data, make_batch, seed=3, rows=40, num_micro_batches=num_micro_batches, first_step=first_step, share=share
     )

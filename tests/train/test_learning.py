@@ -51,9 +51,9 @@ class Learned(NamedTuple):
     references: list[str]
     language: str
 
-    def bleu(self, **how: str) -> float:
+    def bleu(self, *, engine: str = "auto") -> float:
         """Of the model's translations."""
-        translator = heedful.Translator.load(self.run, device="cpu", **how)
+        translator = heedful.Translator.load(self.run, device="cpu", engine=engine)
         found = [translation.text for translation in translator.translate(self.sentences)]
         return validation_bleu(found, [self.references], language=self.language).value
 

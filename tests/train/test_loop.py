@@ -24,9 +24,11 @@ from heedful.model.checkpoint import (
     step_folder,
     weights_to_average,
 )
+from heedful.model.interface import TranslationModel
 from heedful.model.transformer import Transformer
 from heedful.train import checkpoint_writer
 from heedful.train.batching import Batch
+from heedful.train.gradients import AnyBatch
 from heedful.train.loop import (
     NON_FINITE_LIMIT,
     CheckpointRecord,
@@ -36,12 +38,14 @@ from heedful.train.loop import (
     Scores,
     StepRecord,
     StoppedError,
+    Validate,
     ValidationRecord,
     train,
 )
 from heedful.train.processes import World
-from heedful.train.trainer import AnyBatch, Trainer
+from heedful.train.trainer import Trainer
 from tests.memory_shards import random_shards
+from tests.narrowed import as_transformer
 
 DATA = random_shards(100)
 
@@ -56,7 +60,7 @@ def run(
     settings: Config,
     folder: Path,
     *,
-    validate: Callable[[Transformer], Scores] | None = None,
+    validate: Validate | None = None,
     stop: Callable[[], bool] = lambda: False,
     trainer: Trainer | None = None,
 ) -> list[Record]:
@@ -168,7 +172,7 @@ def test_the_model_is_validated_without_dropout_and_trained_with_it(tmp_path: Pa
     seen: list[bool] = []
     trainer = new_trainer(config())
 
-    def validate(model: Transformer) -> Scores:
+    def validate(model: TranslationModel) -> Scores:
         seen.append(model.training)
         return Scores(1.0, 2.7)
 
@@ -187,7 +191,7 @@ def test_checkpoints_by_the_clock_serve_resume_and_not_the_average(tmp_path: Pat
 def test_a_checkpoint_between_two_records_counts_the_skipped_steps_before_it(tmp_path: Path) -> None:
     trainer = new_trainer(config(checkpoint_steps=7, steps=14))
     spoilt = (2, 5, 9)
-    weight = trainer.model.embedding.weight_VD
+    weight = as_transformer(trainer.model).embedding.weight_VD
     weight.register_hook(lambda g: g * float("nan") if trainer.progress.step + 1 in spoilt else g)
     records = run(trainer.config, tmp_path, trainer=trainer)
     assert [load_snapshot(step_folder(tmp_path, step)).state["skipped_steps"] for step in (7, 14)] == [2, 3]
@@ -236,7 +240,7 @@ def test_a_wish_to_stop_is_granted_after_the_step_with_a_checkpoint(tmp_path: Pa
 
 
 def test_a_validation_that_is_stopped_is_owed_and_the_run_stops_with_a_checkpoint(tmp_path: Path) -> None:
-    def stopped(_: Transformer) -> Scores:
+    def stopped(_: TranslationModel) -> Scores:
         raise StoppedError
 
     trainer = new_trainer(config())
@@ -284,7 +288,7 @@ def test_a_checkpoint_of_before_there_were_debts_owes_nothing(tmp_path: Path) ->
 def test_losses_that_stay_without_a_number_end_the_run_and_name_the_last_good_checkpoint(tmp_path: Path) -> None:
     trainer = new_trainer(config(steps=100))
     spoilt_from = 25
-    weight = trainer.model.embedding.weight_VD
+    weight = as_transformer(trainer.model).embedding.weight_VD
     weight.register_hook(lambda g: g * float("nan") if trainer.progress.step >= spoilt_from else g)
     with pytest.raises(TrainingError, match=r"step-000000[2-5]0") as caught:
         run(trainer.config, tmp_path, trainer=trainer)
@@ -297,7 +301,7 @@ def test_losses_that_stay_without_a_number_end_the_run_and_name_the_last_good_ch
 
 def test_a_few_losses_without_a_number_are_skipped_and_counted(tmp_path: Path) -> None:
     trainer = new_trainer(config())
-    weight = trainer.model.embedding.weight_VD
+    weight = as_transformer(trainer.model).embedding.weight_VD
     weight.register_hook(lambda g: g * float("inf") if trainer.progress.step in (12, 13) else g)
     records = run(trainer.config, tmp_path, trainer=trainer)
     skipped = [record.skipped_steps for record in records if isinstance(record, StepRecord)]
@@ -327,7 +331,7 @@ def test_out_of_memory_says_which_setting_to_change(tmp_path: Path, error: Excep
 
 
 def test_out_of_memory_in_a_validation_says_so_too(tmp_path: Path) -> None:
-    def validate(model: Transformer) -> Scores:
+    def validate(model: TranslationModel) -> Scores:
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     with pytest.raises(DeviceError, match=r"train\.micro_batches"):

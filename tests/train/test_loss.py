@@ -1,12 +1,19 @@
 """§5.4: label smoothing, against torch's own cross-entropy."""
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from heedful.config.settings import ModelConfig, resolve
+from heedful.fast.cpu.loss_by_rows import ObjectiveByRows
 from heedful.model.packed import NO_TARGET
-from heedful.train.loss import projected_loss, smoothed_cross_entropy
+from heedful.model.transformer import Transformer
+from heedful.train.batching import make_batch
+from heedful.train.gradients import Objective
+from heedful.train.loss import smoothed_cross_entropy
+from tests.memory_shards import random_shards
 
 
 def rows(num_rows: int = 7, vocab_size: int = 11) -> tuple[Tensor, Tensor]:
@@ -39,12 +46,21 @@ def test_rows_without_a_target_have_no_gradient() -> None:
     assert gradient_TV[:-2].ne(0).all()
 
 
-def test_projection_and_loss_in_one_are_the_two_after_one_another() -> None:
-    hidden_TD, weight_VD = torch.randn(7, 3, dtype=torch.float64), torch.randn(11, 3, dtype=torch.float64)
-    _, target_T = rows()
-    ours = projected_loss(hidden_TD, weight_VD, target_T, 0.1)
-    theirs = F.cross_entropy(hidden_TD @ weight_VD.T, target_T, label_smoothing=0.1, reduction="sum")
-    torch.testing.assert_close(ours.smoothed, theirs)
+@pytest.mark.parametrize("kind", [Objective, ObjectiveByRows])
+def test_an_objective_is_the_loss_of_the_models_logits_and_what_the_model_adds(
+    kind: type[Objective], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = Transformer(ModelConfig(d_model=16, d_ff=32, num_layers=1, num_heads=2, dropout=0.0), 56).double()
+    batch, objective = make_batch(random_shards(5), np.arange(5)), kind(model, resolve({}).train)
+    trained, smoothed, likelihood = objective(batch)
+    logits_TV = model(batch.source, batch.target_in)
+    torch.testing.assert_close(
+        smoothed, F.cross_entropy(logits_TV, batch.target_out_T, label_smoothing=0.1, reduction="sum")
+    )
+    torch.testing.assert_close(likelihood, F.cross_entropy(logits_TV, batch.target_out_T, reduction="sum"))
+    assert trained.item() == smoothed.item()
+    monkeypatch.setattr(model, "extra_loss", lambda: torch.tensor(2.5, dtype=torch.float64))
+    torch.testing.assert_close(objective(batch), torch.stack([trained + 2.5, smoothed, likelihood]))
 
 
 def test_smoothing_makes_certainty_cost_something() -> None:

@@ -11,6 +11,7 @@ from torch import Tensor
 from heedful.config.settings import Config, resolve
 from heedful.fast.cuda.mixed_precision import MixedPrecision
 from heedful.model.checkpoint import load_snapshot, load_tensors, step_folder
+from heedful.model.interface import TranslationModel
 from heedful.model.transformer import Transformer
 from heedful.train.batching import make_batch, step_batches
 from heedful.train.loop import Scores, train
@@ -18,6 +19,7 @@ from heedful.train.moving_average import MovingAverage
 from heedful.train.processes import World
 from heedful.train.trainer import Trainer
 from tests.memory_shards import random_shards
+from tests.narrowed import as_transformer
 
 DATA = random_shards(200)
 GOOD, BAD = torch.tensor(False), torch.tensor(True)
@@ -42,7 +44,7 @@ def do_steps(trainer: Trainer, num_steps: int) -> None:
         trainer.step(next(stream))
 
 
-def copied(model: Transformer) -> dict[str, Tensor]:
+def copied(model: TranslationModel) -> dict[str, Tensor]:
     return {name: tensor.clone() for name, tensor in model.state_dict().items()}
 
 
@@ -82,7 +84,7 @@ def test_validation_sees_the_average_and_training_goes_on_with_the_weights(tmp_p
     plain, averaged = trainer(config(ema_decay=0.0, steps=10)), trainer(config(steps=10, validate_steps=4))
     seen: list[dict[str, Tensor]] = []
 
-    def validate(model: Transformer) -> Scores:
+    def validate(model: TranslationModel) -> Scores:
         seen.append(copied(model))
         return Scores(1.0, 2.7)
 
@@ -110,7 +112,7 @@ def test_a_skipped_step_changes_neither_weights_nor_average() -> None:
     t = trainer(config())
     do_steps(t, 2)
     before = t.snapshot()
-    handle = t.model.embedding.weight_VD.register_hook(lambda gradient: gradient * float("nan"))
+    handle = as_transformer(t.model).embedding.weight_VD.register_hook(lambda gradient: gradient * float("nan"))
     do_steps(t, 1)
     handle.remove()
     assert int(t.totals.skipped_steps) == 1

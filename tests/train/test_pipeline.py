@@ -34,6 +34,7 @@ from heedful.train.run.plan import TrainingRequest, decide
 from heedful.train.run.start import Outcome, carry_out, interruptible, prepare_run
 from heedful.translate.export.cache import cache_file
 from tests import ROOT
+from tests.narrowed import model_config
 
 MODEL: Layer = {"model": {"d_model": 16, "d_ff": 32, "num_layers": 1, "num_heads": 2}}
 TRAIN: Layer = {
@@ -666,7 +667,8 @@ def test_fine_tuning_with_another_size_is_refused_before_anything_is_made(
     ):
         decide(request)
     spelled: Layer = {"model": {"dropout": 0.3, "num_encoder_layers": MODEL["model"]["num_layers"]}}  # as it is anyway
-    assert decide(replace(request, layers=(files(text), spelled))).config.model.dropout == 0.3
+    planned = decide(replace(request, layers=(files(text), spelled))).config
+    assert model_config(planned).dropout == 0.3
 
 
 def test_a_vocabulary_that_is_reused_has_the_size_that_it_has(text: Path, tmp_path: Path) -> None:

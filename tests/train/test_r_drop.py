@@ -12,7 +12,7 @@ from heedful.errors import ConfigError
 from heedful.model.packed import NO_TARGET
 from heedful.model.transformer import Transformer
 from heedful.train.batching import Batch, make_batch, step_batches
-from heedful.train.gradients import PlainPasses
+from heedful.train.gradients import Objective, PlainGradients
 from heedful.train.loss import smoothed_cross_entropy
 from heedful.train.processes import World
 from heedful.train.r_drop import twin_divergence, twin_rows
@@ -39,9 +39,9 @@ def new_model(settings: Config) -> Transformer:
 
 
 def gradients(settings: Config, batch: Batch, *, seed: int = 7) -> tuple[list[Tensor], Tensor]:
-    passes = PlainPasses(new_model(settings), settings, world=World(), autocast=False)
-    sums_2 = passes.add(batch, seed=seed, factor=0.5, is_first=True, is_last=True)
-    return passes.gradients(), sums_2
+    plain = PlainGradients(Objective(new_model(settings), settings.train), world=World(), autocast=False)
+    sums_2 = plain.add(batch, seed=seed, factor=0.5, is_first=True, is_last=True)
+    return plain.current(), sums_2
 
 
 def paper_divergence(logits_TV: Tensor) -> Tensor:

@@ -17,6 +17,7 @@ from heedful.train.processes import World
 from heedful.train.running_sums import Sums, Totals
 from heedful.train.trainer import Trainer
 from tests.memory_shards import random_shards
+from tests.narrowed import as_transformer
 
 CPU = torch.device("cpu")
 DATA = random_shards(200)
@@ -44,7 +45,7 @@ def batches(settings: Config, first_step: int = 1) -> Iterator[list[Batch]]:
 
 def spoil(trainer: Trainer) -> None:
     """Make the next gradient NaN, once."""
-    weight = trainer.model.embedding.weight_VD
+    weight = as_transformer(trainer.model).embedding.weight_VD
     handle = weight.register_hook(lambda gradient: gradient * float("nan"))
     trainer.step(next(batches(trainer.config)))
     handle.remove()
@@ -91,7 +92,7 @@ def test_micro_batches_add_up_to_the_batch() -> None:
     parts = next(batches(settings))
     assert len({batch.num_target_tokens for batch in parts}) > 1
     split = _gradient(settings, parts)
-    model = trainer(settings).model
+    model = as_transformer(trainer(settings).model)
     sums = [_loss_sum(model, batch, settings) for batch in parts]
     total = torch.stack(sums).sum() / sum(batch.num_target_tokens for batch in parts)
     expected = torch.autograd.grad(total, model.embedding.weight_VD)[0]
@@ -102,7 +103,7 @@ def _gradient(settings: Config, parts: list[Batch], *, steps_before: int = 0) ->
     t = trainer(settings)
     t.progress = replace(t.progress, step=steps_before)
     t.step(parts)
-    gradient = t.model.embedding.weight_VD.grad
+    gradient = as_transformer(t.model).embedding.weight_VD.grad
     assert gradient is not None
     return gradient
 

@@ -21,7 +21,7 @@ from heedful.model.transformer import Transformer
 from heedful.train import validation
 from heedful.train.batching import make_batch
 from heedful.train.loop import StoppedError
-from heedful.train.loss import LossSums, projected_loss
+from heedful.train.loss import LossSums, smoothed_cross_entropy
 from heedful.train.validation import greedy_bleu, in_order, make_validate, mean_loss
 from heedful.translate.engine import Hypothesis, Request, SearchOptions
 from tests.memory_shards import shards
@@ -75,12 +75,12 @@ def test_the_loss_needs_no_more_logits_at_a_time_than_it_may(monkeypatch: pytest
     data, random = uneven(23), model()
     held: list[int] = []
 
-    def recorded(hidden_TD: Tensor, *others: Any) -> LossSums:
-        held.append(hidden_TD.size(0) * VOCAB_SIZE)
-        return projected_loss(hidden_TD, *others)
+    def recorded(logits_TV: Tensor, *others: Any) -> LossSums:
+        held.append(logits_TV.numel())
+        return smoothed_cross_entropy(logits_TV, *others)
 
     monkeypatch.setattr(validation, "LOGITS", 5 * VOCAB_SIZE + 1)
-    monkeypatch.setattr(validation, "projected_loss", recorded)
+    monkeypatch.setattr(validation, "smoothed_cross_entropy", recorded)
     with torch.no_grad():
         found, expected = mean_loss(random, data, rows=40, stop=never), loss_by_hand(random, data)
     assert found == pytest.approx(expected, rel=1e-12)
@@ -130,7 +130,7 @@ def data(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> Shards:
     ids = [(tokenizer.encode(source), tokenizer.encode(target)) for source, target in PAIRS]
     monkeypatch.setattr(ByHeart, "answers", {tuple(source): target for source, target in ids}, raising=False)
     monkeypatch.setattr(ByHeart, "asked", [], raising=False)
-    monkeypatch.setattr(validation, "TorchEngine", ByHeart)
+    monkeypatch.setattr(validation, "search_engine", ByHeart)
     return shards(ids)
 
 

@@ -133,10 +133,15 @@ def test_a_place_that_is_not_there_is_named(translator: Translator, translation:
         alternatives_at(translator, translation, 0, count=0)
 
 
-def test_an_engine_that_cannot_names_those_that_can(translator: Translator, translation: Translation) -> None:
+def test_any_engine_that_knows_the_next_token_gives_alternatives(translator: Translator) -> None:
     echo = Translator(Echo(), translator.tokenizer, translator.config)
-    with pytest.raises(ConfigError, match="the torch and the ctranslate2 engine do"):
-        alternatives_at(echo, translation, 0)
+    (translation,) = echo.translate([TEXT[0]])
+    for place, word in enumerate(TEXT[0].split()):
+        (own,) = alternatives_at(echo, translation, place)
+        assert own.probability == 1.0
+        assert own.word
+        assert word.startswith(own.word)
+        assert own.text.startswith(" ".join([*TEXT[0].split()[:place], own.word]))
 
 
 def test_both_engines_expect_the_same_tokens(model: Path, translator: Translator) -> None:
@@ -144,8 +149,8 @@ def test_both_engines_expect_the_same_tokens(model: Path, translator: Translator
     fast = Translator.load(model, device="cpu", engine="ctranslate2")
     for prefix in ((), (10,), (10, 11, 12)):
         request = Request([5, 6, 7], prefix)
-        exact = dict(translator.engine.next_tokens(request, 400))  # type: ignore[attr-defined]
-        found = fast.engine.next_tokens(request, 5)  # type: ignore[attr-defined]
+        exact = dict(translator.engine.next_tokens(request, 400))
+        found = fast.engine.next_tokens(request, 5)
         assert len(found) == 5
         for token, probability in found:
             assert probability == pytest.approx(exact[token], rel=0.2)  # the export is int8

@@ -16,14 +16,17 @@ import torch
 from heedful.data import atomic
 from heedful.data.atomic import flush_folder, held
 from heedful.errors import CheckpointError, ConfigError, DataError, DeviceError
+from heedful.fast import translating
+from heedful.fast.translating import fast_engine
 from heedful.model.checkpoint import load_model
+from heedful.model.interface import TranslationModel
 from heedful.translate import engine as engines
 from heedful.translate.ctranslate2_engine import CTranslate2Engine
 from heedful.translate.engine import Request, Sampling, SearchOptions
 from heedful.translate.export import cache
 from heedful.translate.export.cache import cached_ctranslate2
 from heedful.translate.export.ctranslate2 import num_positions
-from heedful.translate.opening import AutoEngine, open_engine
+from heedful.translate.opening import AutoEngine, open_engine, search_engine
 from heedful.translate.torch_engine import TorchEngine
 from heedful.translate.translation import Translator
 from tests.small_models import TEXT, small_model
@@ -47,10 +50,10 @@ def both(folder: Path, seed: int, **model: Any) -> Pair:
     size, draw = loaded.tokenizer.vocab_size, random.Random(seed)
     export = cached_ctranslate2(folder / f"model-{seed}", quantize="float32")
     positions = num_positions(loaded.config.model)
-    theirs = CTranslate2Engine(export, loaded.tokenizer.pieces(range(size)), max_positions=positions)
+    theirs = CTranslate2Engine(export, loaded.tokenizer.pieces(range(size)), position_limit=positions)
     lengths = [draw.choice([1, 2, 5, 9, 14]) for _ in range(30)]
     requests = [Request([draw.randrange(1, size) for _ in range(length)]) for length in lengths]
-    return Pair(TorchEngine(loaded.model), theirs, requests)
+    return Pair(search_engine(loaded.model), theirs, requests)
 
 
 @pytest.fixture(scope="module", params=[1, 7, 8])  # whose best are no near ties
@@ -173,7 +176,7 @@ def test_auto_takes_it_on_a_cpu_and_our_own_engine_for_the_rest(tmp_path: Path) 
     model = small_model(tmp_path / "model", data={"max_length": 40})
     engine = open_engine([model], "auto", CPU).engine
     assert isinstance(engine, AutoEngine)
-    exact = TorchEngine(load_model(model, device=CPU).model)
+    exact = search_engine(load_model(model, device=CPU).model)
     requests = [Request([5, 6, 7])]
     for options in (SearchOptions(sampling=Sampling(seed=3)), SearchOptions(alpha=1.5)):
         assert list(engine.translate(requests, options)) == list(exact.translate(requests, options))
@@ -193,11 +196,17 @@ def test_auto_takes_our_own_engine_where_an_export_does_not_do(tmp_path: Path, m
     assert isinstance(open_engine([model], "auto", CPU).engine, TorchEngine)
 
 
-def test_who_asks_for_fp32_gets_our_own_engine_and_never_int8(tmp_path: Path) -> None:
-    model = small_model(tmp_path / "model", data={"max_length": 40})
+def test_who_asks_for_fp32_gets_our_own_engine_and_never_int8(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, asked = small_model(tmp_path / "model", data={"max_length": 40}), []
+
+    def watched(*models: TranslationModel, precision: str, **options: Any) -> TorchEngine:
+        asked.append(precision)
+        return fast_engine(*models, precision=precision, **options)
+
+    monkeypatch.setattr(translating, "fast_engine", watched)
     engine = Translator.load(model, device="cpu", precision="fp32").engine
     assert isinstance(engine, TorchEngine)
-    assert engine.precision == "fp32"
+    assert asked == ["fp32"]
     assert engine.computing(GREEDY).engine == "torch float32"
     with pytest.raises(ConfigError, match="the ctranslate2 engine searches in int8; for precision fp32 take --engine"):
         Translator.load(model, device="cpu", engine="ctranslate2", precision="fp32")
@@ -295,7 +304,8 @@ def test_torch_keeps_its_threads_and_every_worker_gets_as_many_batches(tmp_path:
     torch.set_num_threads(2)
     try:
         engine = both(tmp_path, 1).theirs
-        assert torch.get_num_threads() == engine.workers == 2
+        assert torch.get_num_threads() == engine.threads == 2
+        assert engine.workers == 3, "one more batch goes on while Python reads and writes"
     finally:
         torch.set_num_threads(threads)
     sizes = {number: engine._batch_size(number, beam_size=4) for number in (0, 1, 16, 32, 48, 96, 4096)}

@@ -14,13 +14,16 @@ from torch import Tensor
 
 from heedful.config.settings import ModelConfig
 from heedful.errors import CheckpointError, ConfigError, DataError, DeviceError
-from heedful.model.decoding import Decoder, State
-from heedful.model.transformer import Memory, Transformer
+from heedful.model.decoding import CachedDecoder, CachedState
+from heedful.model.interface import Memory, ReplayDecoder
+from heedful.model.transformer import Transformer
 from heedful.translate import engine as engines
 from heedful.translate import torch_engine
-from heedful.translate.engine import Hypothesis, Request, Sampling, SearchOptions
-from heedful.translate.search import BeamRule, beam_search
+from heedful.translate.engine import Computing, Engine, Hypothesis, Request, Sampling, SearchOptions
+from heedful.translate.opening import search_engine
+from heedful.translate.search import BeamRule
 from heedful.translate.torch_engine import TorchEngine
+from tests.table_models import beam_search
 
 VOCAB_SIZE = 24
 CONFIG = ModelConfig(d_model=16, d_ff=24, num_layers=2, num_heads=2)
@@ -62,12 +65,20 @@ def assert_same(found: Sequence[list[Hypothesis]], expected: Sequence[list[Hypot
 def test_the_engine_finds_what_beam_search_finds_for_each_sentence_alone(model: Transformer) -> None:
     requests, engine = random_requests(9), TorchEngine(model)
     for request, found in zip(requests, engine.translate(requests, BEAM), strict=True):
-        decoder = Decoder(model)
+        decoder = model.new_decoder()
         (memory,), longest = engine.encode([request.source_ids])
-        state = decoder.start(memory, num_sentences=1, longest=longest, num_beams=3)
+        state = decoder.empty(1, 3)
+        state.admit(memory, [0], longest=longest)
         limit = len(request.source_ids) + 6
         expected = beam_search(decoder.step, state, max_lengths=[limit], beam_size=3, alpha=0.6, n_best=3)
         assert_same([found], expected, 1e-9)
+
+
+def test_a_decoder_that_computes_every_prefix_anew_finds_the_same(model: Transformer) -> None:
+    requests, samples = random_requests(12), SearchOptions(max_extra=6, sampling=Sampling(seed=3))
+    for options in (BEAM, SearchOptions(beam_size=1, max_extra=6), samples):
+        replay = TorchEngine(model, batch_tokens=60, decoder_of=ReplayDecoder).translate(requests, options)
+        assert_same(list(replay), list(TorchEngine(model).translate(requests, options)), 1e-9)
 
 
 @pytest.mark.parametrize("options", [BEAM, SearchOptions(beam_size=1, max_extra=6), SearchOptions(max_extra=0)])
@@ -92,9 +103,11 @@ def test_results_do_not_depend_on_how_often_the_device_is_asked_who_is_done(opti
 
 def test_float32_gives_the_same_hypotheses_in_any_batch(model: Transformer) -> None:
     single, requests = random_model(1).float(), random_requests(40)
-    expected = list(TorchEngine(single).translate(requests, BEAM))
-    assert_same(list(TorchEngine(single, batch_tokens=50).translate(requests, BEAM)), expected, 1e-4)
-    assert_same(list(TorchEngine(model).translate(requests, BEAM)), expected, 1e-4)
+    expected = list(TorchEngine(model).translate(requests, BEAM))
+    for open_engine in (TorchEngine, search_engine):
+        for batch_tokens in (50, 8192):
+            found = open_engine(single, batch_tokens=batch_tokens).translate(requests, BEAM)
+            assert_same(list(found), expected, 1e-4)
 
 
 def test_greedy_search_is_a_beam_of_one(model: Transformer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,13 +215,13 @@ def test_requests_are_read_a_window_ahead_and_no_further(model: Transformer) -> 
 
 def test_finished_sentences_leave_and_the_last_one_goes_on_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     rows: list[int] = []
-    step = Decoder.step
+    step = CachedDecoder.step
 
-    def counted(self: Decoder, ids_R: Tensor, state: State) -> Tensor:
+    def counted(self: CachedDecoder, ids_R: Tensor, state: CachedState) -> Tensor:
         rows.append(ids_R.numel())
         return step(self, ids_R, state)
 
-    monkeypatch.setattr(Decoder, "step", counted)
+    monkeypatch.setattr(CachedDecoder, "step", counted)
     requests = [Request([i] * 5, [4] * 9 if i < 8 else [4] * 60) for i in range(1, 9)]  # the prefix makes one long
     list(TorchEngine(random_model(1, eos=20.0)).translate(requests, SearchOptions(beam_size=2, max_extra=60)))
     assert rows[0] == 16
@@ -218,13 +231,13 @@ def test_finished_sentences_leave_and_the_last_one_goes_on_alone(monkeypatch: py
 
 def test_waiting_sentences_enter_while_others_are_half_way(monkeypatch: pytest.MonkeyPatch) -> None:
     positions: list[list[int]] = []
-    admit = State.admit
+    admit = CachedState.admit
 
-    def watched(self: State, memory: Memory, slots: Sequence[int], *, longest: int) -> None:
+    def watched(self: CachedState, memory: Memory, slots: Sequence[int], *, longest: int) -> None:
         admit(self, memory, slots, longest=longest)
         positions.append(self.position_N.tolist())
 
-    monkeypatch.setattr(State, "admit", watched)
+    monkeypatch.setattr(CachedState, "admit", watched)
     requests = [Request([5] * 4, [4] * (i % 7)) for i in range(1, 30)]
     engine = TorchEngine(random_model(1, eos=20.0), batch_tokens=60)
     list(engine.translate(requests, SearchOptions(beam_size=2, max_extra=10)))
@@ -312,6 +325,15 @@ def test_too_little_memory_is_one_line_and_the_engine_goes_on(monkeypatch: pytes
             list(engine.score(pairs))
     assert_same(list(engine.translate(requests, BEAM)), expected, 0.0)
     assert list(engine.score(pairs)) == scores
+
+
+def test_an_engine_that_lacks_something_cannot_be_made() -> None:
+    class Mute(Engine):
+        def computing(self, options: SearchOptions) -> Computing:
+            return Computing("mute", "cpu")
+
+    with pytest.raises(TypeError, match=r"next_tokens.*score.*translate"):
+        Mute()  # type: ignore[abstract]
 
 
 def test_nothing_in_nothing_out(model: Transformer) -> None:

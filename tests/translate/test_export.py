@@ -16,6 +16,7 @@ from heedful.errors import CheckpointError, ConfigError, DeviceError
 from heedful.model.checkpoint import LoadedModel, load_model
 from heedful.translate.export.ctranslate2 import make_spec, write_ctranslate2
 from heedful.translate.export.marian import write_huggingface
+from tests.narrowed import as_transformer
 from tests.small_models import small_model
 
 CPU = torch.device("cpu")
@@ -119,4 +120,4 @@ def test_without_the_package_its_install_line_is_told(model: LoadedModel, monkey
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
     monkeypatch.setitem(sys.modules, "ctranslate2.specs", None)
     with pytest.raises(DeviceError, match=r"-m pip install ctranslate2$"):
-        make_spec(model.model, model.tokenizer)
+        make_spec(as_transformer(model.model), model.tokenizer)

@@ -15,9 +15,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import heedful.translate.search
-from heedful.translate.sampling import SampleRule, greedy_rule, greedy_search
-from heedful.translate.search import BeamRule, Hypothesis, beam_search, beam_steps, length_penalty, new_beams, search
-from tests.table_models import EOS, Prefix, Sure, Table, Tables, plain_beam_search, step
+from heedful.translate.sampling import SampleRule, greedy_rule
+from heedful.translate.search import BeamRule, Hypothesis, length_penalty, new_beams
+from tests.table_models import (
+    EOS,
+    Prefix,
+    Sure,
+    Table,
+    Tables,
+    beam_search,
+    greedy_search,
+    plain_beam_search,
+    searched,
+    step,
+    steps_to_the_end,
+)
 
 
 def beam(tables: list[Table], max_lengths: list[int], beam_size: int, **options: object) -> list[list[Hypothesis]]:
@@ -76,7 +88,7 @@ def test_a_wide_beam_finds_the_best_of_all_sequences(seed: int, alpha: float) ->
 
 def test_the_bound_ends_a_search_long_before_its_length_limit() -> None:
     rule = BeamRule(beam_size=3, alpha=0.6)
-    steps = list(beam_steps(step, Tables([Table(3)], 3), new_beams(rule, [1000]), rule))
+    steps = list(steps_to_the_end(step, Tables([Table(3)], 3), new_beams(rule, [1000]), rule))
     assert len(steps) < 30
 
 
@@ -85,7 +97,7 @@ def test_the_bound_ends_a_search_long_before_its_length_limit() -> None:
 def test_a_beam_of_one_is_greedy_search(seeds: list[int], data: st.DataObject) -> None:
     tables = [Table(seed) for seed in seeds]
     max_lengths = [data.draw(st.integers(0, 9)) for _ in seeds]
-    greedy = greedy_search(step, Tables(tables, 1), max_lengths=max_lengths, alpha=0.6)
+    greedy = greedy_search(step, Tables(tables, 1), max_lengths=max_lengths)
     assert beam(tables, max_lengths, 1) == greedy
 
 
@@ -145,7 +157,7 @@ def test_prefixes_of_different_length_are_kept_and_counted(beam_size: int) -> No
 def test_equal_candidates_are_taken_in_the_order_of_their_ids() -> None:
     flat = [Table(0, vocab_size=6, sharpness=0.0)]
     rule = BeamRule(beam_size=5, alpha=0.0)
-    first = next(beam_steps(step, Tables(flat, 5), new_beams(rule, [4]), rule))
+    first = next(steps_to_the_end(step, Tables(flat, 5), new_beams(rule, [4]), rule))
     assert first.tokens_NW.tolist() == [[1, 2, 3, 4, 5]]
     assert first.finished_NW.isfinite().tolist() == [[True, *[False] * 4]]  # eos is as good as any
 
@@ -153,7 +165,7 @@ def test_equal_candidates_are_taken_in_the_order_of_their_ids() -> None:
 def test_the_steps_tell_the_tree_of_all_live_hypotheses() -> None:
     state, rule = Tables([Table(1), Table(2)], 3), BeamRule(beam_size=3, alpha=0.6)
     paths: list[list[Prefix]] = [[()] * 3] * 2
-    for done in beam_steps(step, state, new_beams(rule, [6, 6]), rule):
+    for done in steps_to_the_end(step, state, new_beams(rule, [6, 6]), rule):
         rows = zip(paths, done.parents_NW.tolist(), done.tokens_NW.tolist(), done.log_probs_NW.tolist(), strict=True)
         paths = [[(*path[p], t) for p, t in zip(parents, tokens, strict=True)] for path, parents, tokens, _ in rows]
         for table, path, totals in zip(state.tables, paths, done.log_probs_NW.tolist(), strict=True):
@@ -177,7 +189,7 @@ def test_sentences_may_come_and_go_between_steps() -> None:
 
 def drawn(tables: list[Table], max_lengths: list[int], rule: SampleRule, indices: list[int]) -> list[list[Prefix]]:
     beams = new_beams(rule, max_lengths, indices=indices)
-    found = search(step, Tables(tables, rule.width), beams, rule)
+    found = searched(step, Tables(tables, rule.width), beams, rule)
     return [[hypothesis.ids for hypothesis in hypotheses] for hypotheses in found]
 
 
@@ -236,7 +248,7 @@ def test_a_draw_does_not_depend_on_those_before_it() -> None:
 
 def test_the_log_probability_of_a_sample_is_that_of_the_model_at_temperature_1() -> None:
     table, rule = Table(2), SampleRule(num_samples=4, temperature=1.7, top_k=3)
-    (found,) = search(step, Tables([table], 4), new_beams(rule, [8]), rule)
+    (found,) = searched(step, Tables([table], 4), new_beams(rule, [8]), rule)
     for hypothesis in found:
         assert hypothesis.log_prob == pytest.approx(sum(table.forced(hypothesis.ids)), abs=1e-9)
 

@@ -14,16 +14,17 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from heedful.config.settings import Config, ModelConfig, resolve
+from heedful.config.settings import Config, FamilyConfig, resolve
 from heedful.data.tokenizer import Tokenizer
 from heedful.errors import CheckpointError, ConfigError, DataError, DeviceError, DivergedError
 from heedful.model import checkpoint
 from heedful.model.transformer import Transformer
 from heedful.score.evaluation import evaluate_model
-from heedful.translate.engine import Computing, Request, SearchOptions
+from heedful.translate.engine import Computing, Engine, Request, SearchOptions
 from heedful.translate.search import Hypothesis
 from heedful.translate.torch_engine import TorchEngine
 from heedful.translate.translation import Translator, one_line
+from tests.narrowed import as_transformer
 from tests.small_translator import small_translator
 
 TEXT = [
@@ -42,7 +43,7 @@ CONFIG = resolve(
 )
 
 
-class Echo:
+class Echo(Engine):
     """An engine that gives every sentence back; the n-th best lacks the last n - 1 tokens."""
 
     def __init__(self) -> None:
@@ -66,6 +67,10 @@ class Echo:
     def score(self, pairs: Iterable[tuple[Sequence[int], Sequence[int]]]) -> Iterator[list[float]]:
         for _, target in pairs:
             yield [-0.5] * (len(target) + 1)
+
+    def next_tokens(self, request: Request, count: int) -> list[tuple[int, float]]:
+        ids = (*request.source_ids, Tokenizer.eos_id)
+        return [(ids[len(request.prefix_ids)], 1.0)]
 
 
 @pytest.fixture(scope="module")
@@ -322,9 +327,8 @@ def test_what_is_no_pair_of_texts_is_not_scored(translator: Translator, pairs: A
 
 def test_a_model_that_diverged_neither_translates_nor_scores() -> None:
     translator = small_translator()
-    assert isinstance(translator.engine, TorchEngine)
     with torch.no_grad():
-        translator.engine.models[0].embedding.weight_VD.fill_(torch.nan)
+        as_transformer(translator.engine.models[0]).embedding.weight_VD.fill_(torch.nan)
     with pytest.raises(DivergedError, match="its training diverged"):
         translator.translate(["cat"])
     with pytest.raises(DivergedError, match="its training diverged"):
@@ -361,7 +365,7 @@ def test_a_lone_surrogate_is_an_error_that_names_it(echo: Translator) -> None:
         echo.translate(["cat \ud800"])
 
 
-def saved(folder: Path, seed: int, tokenizer: Tokenizer, model: ModelConfig = CONFIG.model) -> Path:
+def saved(folder: Path, seed: int, tokenizer: Tokenizer, model: FamilyConfig = CONFIG.model) -> Path:
     torch.manual_seed(seed)
     weights = Transformer(model, tokenizer.vocab_size).state_dict()
     tokenizer.save(folder.with_suffix(".spm"))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
-from heedful.cli.commands.options import FILE, device_option, one_model_option, split_option
+from heedful.cli.commands.options import FILE, device_option, family_option, one_model_option, split_option
 from heedful.cli.messages import say
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ html_option = click.option("-o", "--output", type=FILE, required=True, help="HTM
 @click.option("--head", type=int, help="Likewise, from 1; the mean of all unless told.")
 @split_option
 @device_option
+@family_option
 def attend(
     model: Path,
     text: str,
@@ -91,10 +92,11 @@ def page(
     translator: Translator, model: Path, text: str, target: str | None, kind: str, layer: int | None, head: int | None
 ) -> str:
     """The page with all that it shows of this text."""
+    from heedful.inspection.attention_map import the_model
     from heedful.inspection.drawing import check_place, html
     from heedful.inspection.trace import VECTOR_BYTES, folder_card, positions, trace
 
-    sizes = translator.config.model
+    sizes = the_model(translator).config
     num_layers = sizes.encoder_layers if kind == "encoder" else sizes.decoder_layers
     check_place(layer, head, num_layers, sizes.num_heads)
     every = range(max(sizes.encoder_layers, sizes.decoder_layers))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
-from heedful.cli.commands.options import ENGINES, FILE, device_option, model_option, precision_option
+from heedful.cli.commands.options import ENGINES, FILE, device_option, family_option, model_option, precision_option
 from heedful.cli.messages import say
 from heedful.errors import counted
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 @click.option("-t", "--target", type=FILE, help="Target text, line by line; a TSV needs none.")
 @click.option("--format", "form", type=click.Choice(["text", "jsonl"]), default="text", show_default=True)
 @device_option
+@family_option
 def score(models: tuple[Path, ...], source: Path, target: Path | None, form: str, device: str) -> None:
     """The model's log-probability of given translations, one a line; the perplexity to stderr."""
     from heedful.data.corpus import read_pairs
@@ -58,6 +59,7 @@ def score(models: tuple[Path, ...], source: Path, target: Path | None, form: str
 @click.option("--engine", type=ENGINES, default="torch", show_default=True, help="auto may compute in int8 on a CPU.")
 @precision_option
 @device_option
+@family_option
 def evaluate(
     models: tuple[Path, ...],
     source: Path | None,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from heedful.cli.commands.options import FILE, one_model_option
+from heedful.cli.commands.options import FILE, family_option, one_model_option
 from heedful.cli.messages import say
 
 
@@ -22,6 +22,7 @@ from heedful.cli.messages import say
     default=None,
     help="With --to ctranslate2: int8 is a quarter of the size and faster.  [default: float32]",
 )
+@family_option
 def export(model: Path, form: str, output: Path, quantize: str | None) -> None:
     """Write a model for CTranslate2, or for Hugging Face's MarianMTModel and MarianTokenizer."""
     import torch

@@ -2,40 +2,47 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from heedful.cli.commands.options import FILE, flag_layers, preset_option, recipe_argument, set_option
+from heedful.cli.commands.options import FILE, family_option, flag_layers, preset_option, recipe_argument, set_option
 from heedful.cli.messages import say
 from heedful.errors import counted
 
 if TYPE_CHECKING:
-    from heedful.config.settings import ModelConfig
+    from heedful.config.settings import FamilyConfig
     from heedful.model.sizes import Shapes
 
 
-def echo_sizes(model: ModelConfig, vocab_size: int, shapes: Shapes) -> None:
+def echo_sizes(model: FamilyConfig, vocab_size: int, shapes: Shapes) -> None:
     """Where the parameters are; `shapes` are theirs."""
+    from heedful.config.settings import ModelConfig
     from heedful.model.sizes import count
 
-    layers = {"encoder": model.encoder_layers, "decoder": model.decoder_layers}
-    vocabulary, positions = count(shapes, "embedding.weight_VD"), count(shapes, "embedding.positions.")
-    click.echo(f"vocabulary    {vocab_size:,} word pieces, {vocabulary:,} parameters")
-    if positions:
-        kind = f"{model.max_positions:,} learned" if model.positions == "learned" else model.positions
-        click.echo(f"positions     {kind}, {positions:,} parameters")
-    for stack, num in layers.items():
-        click.echo(f"{stack}       {counted(num, 'layer')} of {count(shapes, f'{stack}.0.'):,} parameters")
-    click.echo(f"heads         {model.num_heads} with d_k {model.head_d_k} and d_v {model.head_d_v}")
+    click.echo(f"vocabulary    {vocab_size:,} word pieces")
+    for part in dict.fromkeys(map(_part, shapes)):
+        inside = {name: shape for name, shape in shapes.items() if _part(name) == part}
+        num = len({name.split(".")[1] for name in inside if re.match(rf"{part}\.\d+\.", name)})
+        of = f"{counted(num, 'layer')} of {count(inside, f'{part}.0.'):,}" if num else f"{count(inside):,}"
+        click.echo(f"{part:13} {of} parameters")
+    if isinstance(model, ModelConfig):
+        click.echo(f"heads         {model.num_heads} with d_k {model.head_d_k} and d_v {model.head_d_v}")
     click.echo(f"parameters    {count(shapes):,}")
+
+
+def _part(name: str) -> str:
+    """Which part of the model a parameter belongs to; positions are one of their own."""
+    return "positions" if ".positions." in name else name.partition(".")[0]
 
 
 @click.command(short_help="Sizes and parameter counts of a model.")
 @click.argument("model", type=FILE, required=False)
 @preset_option
 @set_option
+@family_option
 def info(model: Path | None, preset: str | None, settings: tuple[str, ...]) -> None:
     """Sizes and parameter counts of a MODEL, or of a preset."""
     from heedful.config.settings import DEFAULT_PRESET, PRESETS, resolve, setting
@@ -64,6 +71,7 @@ def info(model: Path | None, preset: str | None, settings: tuple[str, ...]) -> N
 @recipe_argument
 @preset_option
 @set_option
+@family_option
 def config(recipe: Path | None, preset: str | None, settings: tuple[str, ...]) -> None:
     """All settings as TOML: of a preset, a recipe, or both with --set over them.
 
@@ -81,6 +89,7 @@ def config(recipe: Path | None, preset: str | None, settings: tuple[str, ...]) -
 @click.command(short_help="Average the weights of several checkpoints.")
 @click.argument("checkpoints", type=FILE, nargs=-1, required=True)
 @click.option("-o", "--output", type=FILE, required=True, help="Model folder to write.")
+@family_option
 def average(checkpoints: tuple[Path, ...], output: Path) -> None:
     """Average the weights of several CHECKPOINTS of one run into a model folder."""
     from heedful.errors import CheckpointError

@@ -22,6 +22,23 @@ def _the_only(context: click.Context, parameter: click.Parameter, models: tuple[
     return models[0]
 
 
+def _load_family(context: click.Context, parameter: click.Parameter, names: tuple[str, ...]) -> None:
+    """A model's folder never says which code to load: only the user does."""
+    for name in names:
+        from heedful.model.registry import load_family
+
+        load_family(name)
+
+
+family_option = click.option(
+    "--family",
+    multiple=True,
+    metavar="MODULE:CLASS",
+    is_eager=True,
+    expose_value=False,
+    callback=_load_family,
+    help="The code of a model that is not ours.",
+)
 model_option = click.option("-m", "--model", "models", type=FILE, required=True, multiple=True, help=MODEL_HELP)
 one_model_option = click.option(
     "-m",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from heedful.cli.commands.options import FILE, device_option, engine_option
+from heedful.cli.commands.options import FILE, device_option, engine_option, family_option
 from heedful.cli.commands.translate import note_engine
 from heedful.cli.messages import say
 
@@ -39,6 +39,7 @@ MODEL_HELP = "Run folder, model folder or checkpoint; several give several pairs
 )
 @engine_option
 @device_option
+@family_option
 def serve(
     models: tuple[Path, ...],
     host: str,

@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from heedful.cli.commands.models import echo_sizes
-from heedful.cli.commands.options import FILE, device_option, flag_layers, preset_option, recipe_argument, set_option
+from heedful.cli.commands.options import (
+    FILE,
+    device_option,
+    family_option,
+    flag_layers,
+    preset_option,
+    recipe_argument,
+    set_option,
+)
 from heedful.cli.messages import say
 
 if TYPE_CHECKING:
@@ -35,6 +43,7 @@ if TYPE_CHECKING:
 @click.option("--from", "from_model", type=FILE, metavar="MODEL", help="Fine-tune this model.")
 @click.option("--nproc", type=click.IntRange(1), default=1, help="Processes on this machine (one for each GPU).")
 @click.option("--dry-run", is_flag=True, help="Print settings, sizes, memory, time and warnings, and leave.")
+@family_option
 def train(
     recipe: Path | None,
     run: Path,
@@ -108,9 +117,14 @@ def _dry_run(plan: Plan, nproc: int) -> None:
     click.echo(to_toml(config))
     echo_sizes(config.model, vocab_size, shapes_of_new(config.model, vocab_size))
     memory = memory_estimate(config, vocab_size, device=plan.device_type)
+    kept = (
+        "activations, which are not counted"
+        if memory.activations is None
+        else f"{memory.activations / 1e9:.1f} activations"
+    )
     click.echo(
         f"memory        about {memory.total / 1e9:.1f} GB a process in fp32: {memory.parameters / 1e9:.1f} weights and "
-        f"optimizer, {memory.activations / 1e9:.1f} activations, {memory.logits / 1e9:.1f} logits"
+        f"optimizer, {kept}, {memory.logits / 1e9:.1f} logits"
     )
     click.echo(f"time          {_time(plan, vocab_size, nproc)}")
     for message in plan.messages:

@@ -19,6 +19,7 @@ from heedful.cli.commands.options import (
     FILE,
     device_option,
     engine_option,
+    family_option,
     model_option,
     precision_option,
     split_option,
@@ -66,6 +67,7 @@ ALTERNATIVES = (
 @engine_option
 @precision_option
 @device_option
+@family_option
 def translate(
     models: tuple[Path, ...],
     file: Path,

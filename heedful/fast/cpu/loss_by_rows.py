@@ -15,14 +15,21 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from heedful.config.capabilities import NUMBERS, Capabilities, one_of
+from heedful.model.sizes import ROWS_AT_ONCE
+from heedful.train.gradients import Objective
 
 # logits_TV, target_T → sums over rows, of which the first one is trained.
 RowSums: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 
-BY_ROWS = Capabilities(  # models whose logits are hidden_TD @ weight_VD.T
-    "cannot be trained by rows: that takes", {**NUMBERS, "positions": one_of("sinusoidal", "learned")}
-)
+
+class ObjectiveByRows(Objective):
+    """The same sums and gradients, with no more than some rows of the logits in memory."""
+
+    def sums(self, hidden_TD: Tensor, target_T: Tensor) -> Tensor:
+        weight_VD = self.model.projection()
+        assert weight_VD is not None, "for models whose logits are one product"
+        copies = 2 if self.r_drop else 1
+        return sums_by_rows(self.row_sums, hidden_TD, weight_VD, target_T, rows=ROWS_AT_ONCE, copies=copies)
 
 
 def sums_by_rows(

@@ -2,16 +2,20 @@
 
 A step of decoding multiplies few rows with many matrices, and MKL, which `F.linear` calls, arranges the matrix anew
 each time. Measured on one core for d_model 512, billions of operations a second: 65 to 79 by `F.linear` and 93 to 101
-here for 64 rows; 13 to 37, and 40 to 57, for 4. The plain product is what training computes, and what a test compares.
+here for 64 rows; 13 to 37, and 40 to 57, for 4. The plain twin is `Product` in `model/decoding.py`.
 """
 
 from __future__ import annotations
 
+from dataclasses import fields
+from typing import Any
+
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from heedful.config.capabilities import NUMBERS, Capabilities, one_of
+from heedful.model.decoding import CachedDecoder, Product
+from heedful.model.interface import Decoder, TranslationModel
 
 PREPACKED = Capabilities(  # models whose steps are compared with those of plain products
     "cannot be decoded with prepacked matrices: that takes",
@@ -19,27 +23,37 @@ PREPACKED = Capabilities(  # models whose steps are compared with those of plain
 )
 
 
-class Product:
-    """x ↦ x Wᵀ + b, and the same behind a ReLU; sees W as it was when this was made."""
+class PackedProduct(Product):
+    """The same product with the matrix packed."""
 
-    def __init__(self, weight_XD: Tensor, bias_X: Tensor | None = None, *, is_packed: bool = True) -> None:
-        self.weight_XD, self.bias_X = weight_XD.detach(), None if bias_X is None else bias_X.detach()
-        is_packed = is_packed and can_pack(weight_XD)
-        self.packed = torch.ops.mkldnn._reorder_linear_weight(self.weight_XD) if is_packed else None
+    def __init__(self, plain: Product) -> None:
+        super().__init__(plain.weight_XD, plain.bias_X)
+        self.packed = torch.ops.mkldnn._reorder_linear_weight(self.weight_XD)
 
     def __call__(self, x_RD: Tensor) -> Tensor:
-        return F.linear(x_RD, self.weight_XD, self.bias_X) if self.packed is None else self._packed(x_RD, "none")
+        return self._product(x_RD, "none")
 
     def relu(self, x_RD: Tensor) -> Tensor:
         """max(0, x Wᵀ + b)."""
-        return F.relu(self(x_RD)) if self.packed is None else self._packed(x_RD, "relu")
+        return self._product(x_RD, "relu")
 
-    def _packed(self, x_RD: Tensor, then: str) -> Tensor:
+    def _product(self, x_RD: Tensor, then: str) -> Tensor:
         product_RX: Tensor = torch.ops.mkldnn._linear_pointwise(x_RD, self.packed, self.bias_X, then, [], "")
         return product_RX
 
 
-def can_pack(weight_XD: Tensor) -> bool:
+def prepacked_decoder(model: TranslationModel) -> Decoder[Any]:
+    """The model's decoder; with packed matrices where that can be done."""
+    decoder = model.new_decoder()
+    if isinstance(decoder, CachedDecoder) and can_pack(model) and PREPACKED.lack(model.config) is None:
+        for layer in decoder.layers:
+            for field in fields(layer.products):
+                setattr(layer.products, field.name, PackedProduct(getattr(layer.products, field.name)))
+        decoder.logits = PackedProduct(decoder.logits)
+    return decoder
+
+
+def can_pack(model: TranslationModel) -> bool:
     """On a CPU, in float32, where torch was built with oneDNN."""
     is_built = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
-    return is_built and weight_XD.device.type == "cpu" and weight_XD.dtype == torch.float32
+    return is_built and model.device.type == "cpu" and model.dtype == torch.float32

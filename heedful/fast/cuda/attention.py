@@ -163,12 +163,13 @@ def _tables(tiles: Tiles) -> Tables:
     return Tables(tiles.query_tiles_A4, tiles.key_tiles_A4, tiles.counts_3, tiles.first_key_T, tiles.end_key_T)
 
 
-def tiled_attention(products: tuple[Tensor, ...], tiles: Tiles, *, num_heads: int, d_k: int) -> Tensor:
-    """Attention of all heads. Self-attention: queries, keys and values side by side in one tensor; else two tensors,
-    the queries, and keys and values side by side. So are the heads within each of them.
-    """
-    if len(products) == 1:
-        output_TE: Tensor = _self_attention(*products, *_tables(tiles), num_heads, d_k)[0]
-    else:
-        output_TE = _cross_attention(*products, *_tables(tiles), num_heads)[0]
+def tiled_self_attention(projected_TE: Tensor, tiles: Tiles, *, num_heads: int, d_k: int) -> Tensor:
+    """Attention of all heads; queries, keys and values lie side by side, and so do the heads within each of them."""
+    output_TE: Tensor = _self_attention(projected_TE, *_tables(tiles), num_heads, d_k)[0]
+    return output_TE
+
+
+def tiled_cross_attention(query_TE: Tensor, key_value_SE: Tensor, tiles: Tiles, *, num_heads: int) -> Tensor:
+    """Attention of all heads; keys and values lie side by side, and so do the heads within each of them."""
+    output_TE: Tensor = _cross_attention(query_TE, key_value_SE, *_tables(tiles), num_heads)[0]
     return output_TE

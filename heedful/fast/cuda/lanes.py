@@ -130,7 +130,7 @@ class Lane:
         self.found = empty_found(self.slots, rule, with_tokens=with_tokens, device=weight.device)
         self._told = [empty_found(self.slots, rule, with_tokens=with_tokens, pin_memory=self.is_cuda) for _ in range(2)]
         self._shape_of_rows = {
-            rows: StaticShape(rows, min(num_slots, rows), min(capacity, decoder.max_positions))
+            rows: StaticShape(rows, min(num_slots, rows), min(capacity, decoder.position_limit))
             for rows in ENCODER_ROWS
             if rows >= capacity
         }

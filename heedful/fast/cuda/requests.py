@@ -50,7 +50,7 @@ class Stream:
         self._requests, self._is_read = iter(requests), False
         self._under_way: dict[int, None] = {}  # numbers of requests, the oldest first
         self._waiting: dict[int, deque[Waiting]] = {}  # by the capacity that they need; 0: more than any lane has
-        self._last, self._max_positions = -1, lanes.decoder.max_positions
+        self._last, self._position_limit = -1, lanes.decoder.position_limit
 
     def found(self) -> Iterator[tuple[int, list[Hypothesis]]]:
         """The number of a request and its hypotheses, as they are found."""
@@ -82,7 +82,7 @@ class Stream:
         """Where a sentence of this length, and of an output of at most that, waits."""
         needed = max(length, limit) + 1
         capacity = next((each for each in CAPACITIES if needed <= each), 0) if needed > CAPACITIES[0] else CAPACITIES[0]
-        if length >= self._max_positions:
+        if length >= self._position_limit:
             capacity = 0  # where the error is raised
         if capacity not in self._waiting:
             self._waiting[capacity] = deque()

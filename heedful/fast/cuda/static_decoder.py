@@ -18,10 +18,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from heedful.config.capabilities import KERNELS
-from heedful.model.decoding import CachedLayer, max_positions
-from heedful.model.dropout import seeded_places
+from heedful.fast.cuda.cached_step import cross_attention, embed, own_attention, place_rows
+from heedful.fast.cuda.modules import dropout_places, use_kernels
+from heedful.model.decoding import CachedLayer
 from heedful.model.embedding import LearnedPositions, SinusoidalPositions, sinusoids
-from heedful.model.layers import DecoderLayer, use_kernels
+from heedful.model.layers import DecoderLayer
 from heedful.model.packed import Packed
 from heedful.model.transformer import Transformer
 
@@ -48,7 +49,7 @@ class StaticDecoder:
         self.model = _with_kernels(model, dtype)
         self.layers = [CachedLayer(cast(DecoderLayer, layer)) for layer in self.model.decoder]
         self.memory_XD = torch.cat([layer.cross_KV for layer in self.layers])
-        self.max_positions = max_positions(model)
+        self.position_limit = model.position_limit
 
     def slot_bytes(self, num_beams: int, capacity: int) -> int:
         """What the caches of a slot take."""
@@ -75,25 +76,21 @@ class StaticDecoder:
 
     def encode(self, source: Packed, row_T: Tensor, caches: Caches) -> None:
         """The memory of new sentences; row t of the packed batch is row `row_T[t]` of N · S, or none of them (−1)."""
-        from heedful.fast.cuda.cached_step import place_rows
-
         hidden_TD = self.model.encode(source).hidden_SD
         place_rows(F.linear(hidden_TD, self.memory_XD), row_T, caches.memory_NSX.flatten(0, 1))
 
     def step(self, ids_R: Tensor, caches: Caches, ancestors_2NWL: Tensor, position_N: Tensor, done_N: Tensor) -> Tensor:
         """The newest token of each row → the logits of the next one, in float32 at least."""
-        from heedful.fast.cuda.cached_step import cross_attention, embed, own_attention
-
         x_RD = embed(ids_R, position_N, done_N, self.model.embedding.weight_VD, caches.positions_LD)
         for number, cached in enumerate(self.layers):
             layer, width = cached.layer, caches.own_NLWX[number].size(-1)
             sizes = {"num_heads": cached.num_heads}
-            product_RX = F.linear(x_RD, cached.own_QKV)
+            product_RX = F.linear(x_RD, cached.products.own_QKV.weight_XD)
             heads_RX = own_attention(
                 product_RX, caches.own_NLWX[number], ancestors_2NWL, position_N, done_N, d_k=cached.d_k, **sizes
             )
             x_RD = layer.self_attention_norm(x_RD, F.linear(heads_RX, layer.self_attention.W_O.weight))
-            query_RX = F.linear(x_RD, cached.cross_Q)
+            query_RX = F.linear(x_RD, cached.products.cross_Q.weight_XD)
             heads_RX = cross_attention(
                 query_RX, caches.memory_NSX, caches.length_N, done_N,
                 first_column=number * width, d_v=cached.d_kv - cached.d_k, **sizes,
@@ -112,7 +109,7 @@ def _with_kernels(model: Transformer, dtype: torch.dtype) -> Transformer:
             # Parameters of its own: a captured graph needs its memory, wherever the model goes.
             own = weight.detach() if kept else weight.detach().to(dtype)
             setattr(module, name, nn.Parameter(own, requires_grad=False))
-    use_kernels(twin, torch.zeros(len(seeded_places(twin)), dtype=torch.int64, device=model.device))
+    use_kernels(twin, torch.zeros(len(dropout_places(twin)), dtype=torch.int64, device=model.device))
     return twin
 
 

@@ -1,6 +1,6 @@
 """Which rows of a packed batch may look at which, as the CUDA kernels want it: tables of a fixed size.
 
-The counterpart of `Groups` in `model/layout.py`, and like it it knows lengths only. Whole sentences that follow one
+The counterpart of `Groups` in `model/groups.py`, and like it it knows lengths only. Whole sentences that follow one
 another are put into one tile of at most `TILE` query rows and `TILE` key rows; a sentence longer than that is *long*
 and takes several tiles. Every size follows from a `StaticShape`, never from the batch, so that the compiler and a CUDA
 graph see one shape; what is left over is empty. All tables lie in one int32 array, so that a batch reaches the GPU in
@@ -22,7 +22,7 @@ from torch import Tensor
 
 from heedful.model.layout import Lengths
 
-Numbers: TypeAlias = npt.NDArray[np.int32]
+TileNumbers: TypeAlias = npt.NDArray[np.int32]
 
 TILE = 64
 ALIGNMENT = 4  # tables begin at multiples of 16 bytes, so that a row of a tile table is one load
@@ -68,6 +68,18 @@ class Tiles:
     numbers_I: Tensor  # all of it
     shape: StaticShape
 
+    def attend(self, query_THK: Tensor, key_SHK: Tensor, value_SHK: Tensor) -> Tensor:
+        """Equation 1 by the kernel; `modules.py` has the attention that spares joining keys and values."""
+        from heedful.fast.cuda.attention import tiled_cross_attention  # needs Triton, which is not everywhere
+
+        key_value_SE = torch.cat([key_SHK.flatten(1), value_SHK.flatten(1)], dim=1)
+        num_heads = query_THK.size(1)
+        heads_TE: Tensor = tiled_cross_attention(
+            query_THK.flatten(1).contiguous(), key_value_SE, self, num_heads=num_heads
+        )
+        heads_THK: Tensor = heads_TE.unflatten(1, (num_heads, -1))
+        return heads_THK
+
     def to(self, device: torch.device) -> Tiles:
         """The same layout on `device`, in one copy."""
         return view_tiles(self.numbers_I.to(device, non_blocking=True), causal=self.causal, shape=self.shape)
@@ -106,7 +118,7 @@ def view_tiles(numbers_I: Tensor, *, causal: bool, shape: StaticShape) -> Tiles:
 
 
 def fill_tiles(
-    numbers_I: Numbers, query_lengths_N: Lengths, key_lengths_N: Lengths, *, causal: bool, shape: StaticShape
+    numbers_I: TileNumbers, query_lengths_N: Lengths, key_lengths_N: Lengths, *, causal: bool, shape: StaticShape
 ) -> None:
     """Write the layout of N sentences into `numbers_I`, every number of it."""
     query_offsets, key_offsets = _offsets(query_lengths_N), _offsets(key_lengths_N)

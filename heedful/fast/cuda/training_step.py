@@ -18,13 +18,15 @@ import torch
 from torch import Tensor
 
 from heedful.config.capabilities import KERNELS
+from heedful.fast.cuda.cross_entropy import projected_cross_entropy
 from heedful.fast.cuda.graphs import WARM_UP_RUNS, capturing, recorded
 from heedful.fast.cuda.mixed_precision import MixedPrecision
+from heedful.fast.cuda.modules import dropout_places, use_kernels
+from heedful.fast.cuda.packing import num_pair_numbers, view_pairs
 from heedful.fast.cuda.tiles import StaticShape
-from heedful.model.dropout import seeded_places
-from heedful.model.layers import use_kernels
-from heedful.model.packed import num_pair_numbers, view_pairs
-from heedful.model.transformer import Memory, Transformer
+from heedful.fast.cuda.twin_loss import projected_twin_loss
+from heedful.model.interface import Memory
+from heedful.model.transformer import Transformer
 from heedful.train.r_drop import twin_rows
 
 # Is it a step's first micro-batch? → its loss sums, once for each part of the computation.
@@ -48,7 +50,7 @@ class CudaStep:
         device, self.label_smoothing, self.r_drop = model.device, label_smoothing, r_drop
         self.mixed = MixedPrecision(model, dtype)
         self.decoder, self.rest = self.mixed.part("decoder."), self.mixed.part("embedding.", "encoder.")
-        self.places_P = torch.arange(len(seeded_places(model)), device=device)
+        self.places_P = torch.arange(len(dropout_places(model)), device=device)
         self.seeds_P = torch.zeros_like(self.places_P)
         use_kernels(self.mixed.narrow, self.seeds_P)
         self.numbers_I = torch.zeros(num_pair_numbers(shape), dtype=torch.int32, device=device)
@@ -111,10 +113,6 @@ class CudaStep:
 
     def _loss(self, hidden_TD: Tensor, weight_VD: Tensor, target_T: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The sums of what is trained, of the smoothed loss, and of the negative log-likelihood."""
-        # These need Triton, which is not everywhere.
-        from heedful.fast.cuda.cross_entropy import projected_cross_entropy
-        from heedful.fast.cuda.twin_loss import projected_twin_loss
-
         if self.r_drop:
             return projected_twin_loss(
                 hidden_TD,

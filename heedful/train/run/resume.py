@@ -19,7 +19,8 @@ from heedful.data.run_folder import METRICS
 from heedful.errors import CheckpointError, counted
 from heedful.model import checkpoint
 from heedful.model.device import explained_out_of_memory
-from heedful.model.transformer import Transformer
+from heedful.model.interface import TranslationModel
+from heedful.model.registry import new_model
 from heedful.train.batching import derived_seed
 from heedful.train.loop import Scores, validated
 from heedful.train.processes import World
@@ -51,9 +52,9 @@ def make_trainer(
     return trainer
 
 
-def _new_model(config: Config, vocab_size: int) -> Transformer:
+def _new_model(config: Config, vocab_size: int) -> TranslationModel:
     torch.manual_seed(derived_seed(config.train.seed, INITIAL_WEIGHTS))
-    model = Transformer(config.model, vocab_size)
+    model = new_model(config.model, vocab_size)
     if config.train.depth_scaled_init:
         model.scale_by_depth()
     return model

@@ -62,7 +62,7 @@ def settings_of_start(
     if has_begun(run):
         config, changed = _of_existing_run(run, preset_name, ours, [own_file, *given], names)
         return Settings(config, names, changed)
-    ours = [preset(preset_name or DEFAULT_PRESET), *ours]
+    ours = [preset(preset_name or DEFAULT_PRESET, *layers), *ours]
     resolve(*ours, own_file, *given)  # a mistake is reported before anything is scaled
     schedule, lines = scaled_schedule(ours, own_file, given)
     return Settings(located_files(resolve(*ours, schedule, own_file, *given)), names, scaled=lines)
@@ -75,8 +75,8 @@ def _of_existing_run(
     run: Path, preset_name: str | None, ours: Sequence[Layer], given: Sequence[Layer], names: frozenset[str]
 ) -> tuple[Config, dict[str, tuple[Any, Any]]]:
     """Its settings now, and those that changed since the last start."""
-    chosen = [_whole_model(preset_name), preset(preset_name)] if preset_name else []
     before = located_files(load_config(run / CONFIG))
+    chosen = [_whole_model(preset_name, before), preset(preset_name, to_layer(before))] if preset_name else []
     config = located_files(resolve(to_layer(before), *map(_without_schedule, (*chosen, *ours)), *given))
     changed = differences(before, config)
     if config.tokenizer.model:
@@ -91,9 +91,10 @@ def _of_existing_run(
     return config, changed
 
 
-def _whole_model(preset_name: str) -> Layer:
-    """All sizes of a preset's model, also those that are the defaults."""
-    return {"model": to_layer(resolve(preset(preset_name)))["model"]}
+def _whole_model(preset_name: str, config: Config) -> Layer:
+    """All sizes of a preset's model of the run's family, also those that are the defaults."""
+    family = {"model": {"family": config.model.family}}
+    return {"model": to_layer(resolve(preset(preset_name, family), family))["model"]}
 
 
 def _without_schedule(layer: Layer) -> Layer:

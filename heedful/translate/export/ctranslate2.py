@@ -7,6 +7,7 @@ from the zero vector. `source.spm` and `target.spm` are added for those who use 
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from torch import Tensor, nn
 
 from heedful.config.capabilities import NUMBERS, Capabilities, one_of, share_of_d_model
 from heedful.config.extras import install_line
-from heedful.config.settings import ModelConfig
+from heedful.config.settings import FamilyConfig
 from heedful.data.atomic import explained, new_folder
 from heedful.data.tokenizer import Tokenizer
 from heedful.errors import CheckpointError, ConfigError, DeviceError
@@ -50,15 +51,17 @@ def library(name: str = "ctranslate2") -> Any:
         raise DeviceError(f"CTranslate2 is not installed; {install_line('ctranslate2')}") from None
 
 
-def num_positions(config: ModelConfig) -> int:
+def num_positions(config: FamilyConfig) -> int:
     """How many tokens a sentence may have in the export, its eos included."""
-    return config.max_positions if config.positions == "learned" else MAX_POSITIONS
+    return MAX_POSITIONS if config.position_limit == sys.maxsize else config.position_limit
 
 
 def write_ctranslate2(loaded: LoadedModel, folder: Path, *, quantize: str = "float32") -> None:
     """Write the folder; `quantize` says how the matrices are stored, and by default computed with."""
     if quantize not in QUANTIZATIONS:
         raise ConfigError(f"quantize = {quantize!r} is unknown; choose one of {', '.join(QUANTIZATIONS)}")
+    CTRANSLATE2.refuse(loaded.model.config)
+    assert isinstance(loaded.model, Transformer)
     spec = make_spec(loaded.model, loaded.tokenizer)
     with explained(folder, CheckpointError), new_folder(folder) as temporary:
         spec.optimize(quantization=None if quantize == "float32" else quantize)
@@ -69,7 +72,6 @@ def write_ctranslate2(loaded: LoadedModel, folder: Path, *, quantize: str = "flo
 
 def make_spec(model: Transformer, tokenizer: Tokenizer) -> Any:
     """The model as CTranslate2's specification of a Transformer."""
-    CTRANSLATE2.refuse(model.config)
     specs, config = library("ctranslate2.specs"), model.config
     layers = (config.encoder_layers, config.decoder_layers)
     activation = library("ctranslate2.specs.common_spec").Activation.RELU

@@ -40,6 +40,8 @@ MARIAN = Capabilities(
 
 def write_huggingface(loaded: LoadedModel, folder: Path) -> None:
     """Write the folder that `MarianMTModel.from_pretrained` and `MarianTokenizer.from_pretrained` load."""
+    MARIAN.refuse(loaded.model.config)
+    assert isinstance(loaded.model, Transformer)
     tokenizer, size = loaded.tokenizer, loaded.tokenizer.vocab_size
     texts = {
         "config.json": marian_config(loaded.model.config, size),
@@ -87,8 +89,7 @@ def _tokenizer_config(loaded: LoadedModel) -> dict[str, Any]:
 
 
 def marian_config(config: ModelConfig, vocab_size: int) -> dict[str, Any]:
-    """The fields of Marian's config.json; what Marian cannot say is refused."""
-    MARIAN.refuse(config)
+    """The fields of Marian's config.json."""
     return {
         "model_type": "marian",
         "architectures": ["MarianMTModel"],
@@ -120,7 +121,6 @@ def marian_config(config: ModelConfig, vocab_size: int) -> dict[str, Any]:
 
 def marian_state_dict(model: Transformer) -> dict[str, Tensor]:
     """The weights under Marian's names: copies, without the position table, which Marian computes for itself."""
-    MARIAN.refuse(model.config)
     order_D = evens_then_odds(model.config.d_model).to(model.device)
     weight_VD = model.embedding.weight_VD.detach()[:, order_D]
     state = {

@@ -1,0 +1,81 @@
+"""Search on CUDA: the twin of `TorchEngine` for one model, in fixed shapes, with kernels and CUDA graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+
+import torch
+
+from heedful.fast.cuda.lanes import MAX_WIDTH, Lanes
+from heedful.fast.cuda.requests import Stream
+from heedful.model.transformer import Transformer
+from heedful.translate.engine import Computing, Request, SearchOptions, length_limit
+from heedful.translate.search import BeamRule, Hypothesis
+from heedful.translate.torch_engine import TorchEngine
+
+
+class CudaEngine(TorchEngine):
+    """Beam search and greedy search by the kernels; samples, wide beams and very long sentences by the plain engine.
+
+    It searches in numbers of `dtype`. Given targets are scored as the model is.
+    """
+
+    def __init__(self, model: Transformer, *, dtype: torch.dtype, batch_tokens: int = 8192, reason: str = "") -> None:
+        super().__init__(model, batch_tokens=batch_tokens, reason=reason)
+        self.model, self.dtype = model, dtype
+
+    @cached_property
+    def lanes(self) -> Lanes:
+        """The slots; they see the weights as they are when this is first asked for."""
+        return Lanes(self.model, self.dtype)
+
+    def computing(self, options: SearchOptions) -> Computing:
+        """With the kernels' numbers where those search, else with the model's own."""
+        plain = super().computing(options)
+        if not _is_for_lanes(options):
+            return plain
+        return Computing(f"torch {str(self.dtype).removeprefix('torch.')}", plain.device, self.reason)
+
+    def translate(self, requests: Iterable[Request], options: SearchOptions) -> Iterator[list[Hypothesis]]:
+        """The hypotheses of each request, in order."""
+        if not _is_for_lanes(options):
+            yield from super().translate(requests, options)
+            return
+        with self.explained("a smaller beam needs less"):
+            yield from in_order(self._through_lanes(enumerate(requests), options))
+
+    def translate_batch(
+        self, requests: Sequence[Request], options: SearchOptions
+    ) -> Iterator[tuple[int, list[Hypothesis]]]:
+        """The number of each request and its hypotheses, as they are found."""
+        if not _is_for_lanes(options):
+            return super().translate_batch(requests, options)
+        return self._through_lanes(enumerate(requests), options)
+
+    def _through_lanes(
+        self, requests: Iterable[tuple[int, Request]], options: SearchOptions
+    ) -> Iterator[tuple[int, list[Hypothesis]]]:
+        return Stream(
+            self.lanes,
+            requests,
+            BeamRule(options.beam_size, options.alpha, options.n_best),
+            limit=lambda request: length_limit(request, options, position_limit=self.model.position_limit),
+            too_long=lambda waiting: self.in_runs(waiting, options),
+            with_tokens=options.token_scores,
+        ).found()
+
+
+def _is_for_lanes(options: SearchOptions) -> bool:
+    return options.sampling is None and options.beam_size <= MAX_WIDTH
+
+
+def in_order(found: Iterator[tuple[int, list[Hypothesis]]]) -> Iterator[list[Hypothesis]]:
+    """By their numbers, from 0; whoever comes early waits."""
+    early: dict[int, list[Hypothesis]] = {}
+    due = 0
+    for number, hypotheses in found:
+        early[number] = hypotheses
+        while due in early:
+            yield early.pop(due)
+            due += 1

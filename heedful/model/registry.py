@@ -1,0 +1,61 @@
+"""Which class is which family of models: `model.family` → a class.
+
+A family of somebody else is registered by the user, never by a model's folder: opening a file imports no code.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import torch
+
+from heedful.config.settings import FamilyConfig, register_settings
+from heedful.errors import ConfigError
+from heedful.model.interface import TranslationModel
+from heedful.model.transformer import Transformer
+
+_CLASSES: dict[str, type[TranslationModel]] = {Transformer.family: Transformer}
+
+
+def register(family: type[TranslationModel]) -> None:
+    """From now on `model.family` may have this class's name."""
+    known = _CLASSES.get(family.family)
+    if known is not None and (known.__module__, known.__qualname__) != (family.__module__, family.__qualname__):
+        raise ConfigError(
+            f"model.family = {family.family!r} is {known.__qualname__} already; give {family.__qualname__} another name"
+        )
+    register_settings(family.family, family.settings)
+    _CLASSES[family.family] = family
+
+
+def load_family(name: str) -> type[TranslationModel]:
+    """The class that MODULE:CLASS names, registered; modules are found in the working folder too."""
+    module_name, colon, class_name = name.partition(":")
+    if not (colon and module_name and class_name):
+        raise ConfigError(f"--family {name!r} is not of the form module:Class, such as my_model:MyModel")
+    folder = str(Path.cwd())
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    try:
+        family = getattr(import_module(module_name), class_name)
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"--family {name}: no module {error.name} is found here or among what is installed") from None
+    except AttributeError:
+        raise ConfigError(f"--family {name}: {module_name} has no {class_name}") from None
+    if not (isinstance(family, type) and issubclass(family, TranslationModel)):
+        raise ConfigError(f"--family {name}: {class_name} does not derive from heedful.TranslationModel")
+    register(family)
+    return family
+
+
+def new_model(config: FamilyConfig, vocab_size: int) -> TranslationModel:
+    """A new model of the family that the settings name."""
+    return _CLASSES[config.family](config, vocab_size)
+
+
+def empty_model(config: FamilyConfig, vocab_size: int) -> TranslationModel:
+    """The same with parameters that hold no numbers yet, on torch's meta device."""
+    with torch.device("meta"):
+        return new_model(config, vocab_size)
