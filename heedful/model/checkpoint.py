@@ -166,13 +166,18 @@ def last_whole(run: Path) -> Path | None:
 
 def load_snapshot(folder: Path) -> Snapshot:
     """Read a whole checkpoint."""
+    state = load_state(folder)
+    return Snapshot(load_tensors(folder / WEIGHTS), load_tensors(folder / MOMENTS), state)
+
+
+def load_state(folder: Path) -> dict[str, Any]:
+    """Read the state of a whole checkpoint."""
     try:
-        state = dict(json.loads((folder / STATE).read_text(encoding="utf-8")))
+        return dict(json.loads((folder / STATE).read_text(encoding="utf-8")))
     except PermissionError:
         raise  # it may be whole, and must not be removed for that
     except (OSError, ValueError, TypeError) as error:
         raise CheckpointError(f"{folder / STATE}: cannot be read ({error}); remove this checkpoint") from None
-    return Snapshot(load_tensors(folder / WEIGHTS), load_tensors(folder / MOMENTS), state)
 
 
 def load_tensors(path: Path) -> dict[str, Tensor]:

@@ -52,10 +52,15 @@ class Progress:
 class Trainer:
     """Model, optimizer and the place of the run: what one step does, and what a checkpoint holds."""
 
-    def __init__(self, model: TranslationModel, config: Config, *, device: torch.device, world: World) -> None:
+    def __init__(
+        self, model: TranslationModel, config: Config, *, device: torch.device, world: World, precision: str = "auto"
+    ) -> None:
+        """`precision` is what `train.precision = auto` means, if that is known already."""
         self.model, self.config, self.device, self.world = model, config, device, world
         self.progress = Progress()
-        self.precision = resolved_precision(config.train, device)
+        train = config.train
+        asked = precision if train.precision == "auto" else train.precision
+        self.precision = resolved_precision(msgspec.structs.replace(train, precision=asked), device)
         model.to(device, torch.float64 if self.precision == "fp64" else torch.float32).train()
         self.gradients = make_gradients(model, config, precision=self.precision, world=world)
         self.optimizer = make_optimizer(model, config.train.weight_decay)

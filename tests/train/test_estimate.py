@@ -135,7 +135,9 @@ def test_the_kernel_that_is_looked_for_is_one_of_ours() -> None:
 
 
 def test_a_run_whose_steps_are_done_needs_no_time(tmp_path: Path) -> None:
-    plan = Plan(tmp_path, resolve(preset("tiny")), "cpu", "cpu", "", None, has_exact_vocab_size=False, messages=())
+    plan = Plan(
+        tmp_path, resolve(preset("tiny")), "cpu", "cpu", "", "auto", None, has_exact_vocab_size=False, messages=()
+    )
     (tmp_path / "checkpoints" / "step-00000750").mkdir(parents=True)
     (tmp_path / "checkpoints" / "step-00000750" / WEIGHTS).touch()
     assert _time(plan, 1600, 1) == "none: all 750 steps are done"

@@ -26,6 +26,7 @@ from heedful.data.metrics import run_metrics
 from heedful.errors import CheckpointError, ConfigError, DataError, DeviceError
 from heedful.model.checkpoint import checkpoint_steps, find_model, load_config, load_tensors, step_folder
 from heedful.score.card import load_card
+from heedful.score.run_history import read_starts
 from heedful.train import loop
 from heedful.train.loop import PaceRecord, Record, StepRecord, ValidationRecord
 from heedful.train.run import text as run_text
@@ -232,6 +233,27 @@ def test_a_state_of_another_kind_names_its_checkpoint(text: Path, tmp_path: Path
         path.write_text(state)
         with pytest.raises(CheckpointError, match=r"step-00000023.*; remove this checkpoint"):
             start(run, files(text), {"train": {"steps": 40}})
+
+
+def test_a_run_keeps_the_precision_that_auto_gave_it(text: Path, tmp_path: Path) -> None:
+    """As if it had begun on a GPU."""
+    run = start(tmp_path / "run", files(text), {"train": {"steps": 10}})[0].run
+    starts = run / "starts.jsonl"
+    assert [each.precision for each in read_starts(run)] == ["fp32"]
+    starts.write_text(starts.read_text().replace('"fp32"', '"bf16"'))
+    start(run, {"train": {"steps": 20}})
+    assert [each.precision for each in read_starts(run)] == ["bf16", "bf16"]
+
+
+@pytest.mark.parametrize(("device", "precision"), [("cpu", "fp32"), ("cuda", "auto")])
+def test_a_run_that_recorded_no_precision_is_float32_if_a_cpu_made_it(
+    text: Path, tmp_path: Path, device: str, precision: str
+) -> None:
+    run = start(tmp_path / "run", files(text), {"train": {"steps": 10}})[0].run
+    (run / "starts.jsonl").unlink()
+    state = step_folder(run, 10) / "state.json"
+    state.write_text(state.read_text().replace('"device": "cpu"', f'"device": "{device}"'))
+    assert decide(TrainingRequest(run, device="cpu")).precision == precision
 
 
 def test_a_run_that_cooled_down_says_that_its_rate_rises_again(text: Path, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from heedful.errors import CheckpointError, ConfigError
 from heedful.model import checkpoint
 from heedful.model.checkpoint import ModelFiles
 from heedful.model.device import choose_device
-from heedful.score.run_history import read_base
+from heedful.score.run_history import read_base, read_starts
 from heedful.train.cautions import cautions_at_start, cautions_of_new_weights
 from heedful.train.run.settings import Settings, settings_of_start
 from heedful.train.run.text import check_text, missing_text
@@ -51,6 +51,7 @@ class Plan:
     device: str  # as it was asked for
     device_type: str  # cpu, cuda or mps; one that is named need not be here, so that a plan can be made anywhere
     name: str  # on the model's card
+    precision: str  # what train.precision = auto meant at the last start; auto if that is not known
     base: ModelFiles | None  # the model to fine-tune; not read if the run has a checkpoint
     has_exact_vocab_size: bool  # the user named it; else the text may not fill it
     messages: tuple[str, ...]  # to tell the user: what changed, and warnings
@@ -77,6 +78,7 @@ def decide(request: TrainingRequest) -> Plan:
         device=request.device,
         device_type=device_type,
         name=request.name or (request.recipe.stem if request.recipe else ""),
+        precision=_precision_of_last_start(run),
         base=base,
         has_exact_vocab_size="tokenizer.vocab_size" in settings.given,
         messages=tuple(_messages(request, settings, config, device_type)),
@@ -127,6 +129,16 @@ def _with_languages(config: Config) -> Config:
         data, source_language=data.source_language or source, target_language=data.target_language or target
     )
     return msgspec.structs.replace(config, data=data)
+
+
+def _precision_of_last_start(run: Path) -> str:
+    """A run keeps the precision that `auto` gave it, on whichever device it goes on; on a CPU that is fp32."""
+    last = checkpoint.last_whole(run)
+    if last is None:
+        return "auto"
+    if starts := read_starts(run):
+        return starts[-1].precision
+    return "fp32" if checkpoint.load_state(last).get("device") == "cpu" else "auto"
 
 
 # --------------------------------------------------------------------------------------------------------- refusals

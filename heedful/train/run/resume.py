@@ -42,7 +42,7 @@ def make_trainer(
         model = _new_model(plan.config, vocab_size)
         if plan.base and last is None:
             checkpoint.load_weights(model, checkpoint.load_tensors(plan.base.weights), plan.base.weights)
-        trainer = Trainer(model, plan.config, device=device, world=world)
+        trainer = Trainer(model, plan.config, device=device, world=world, precision=plan.precision)
         if last:
             _restore(trainer, last, say)
         else:
