@@ -23,7 +23,7 @@ from heedful.data.run_folder import CONFIG, MODEL
 from heedful.errors import CheckpointError, DataError
 from heedful.score.provenance import Machine
 from heedful.score.report import Report
-from heedful.score.run_history import STARTS, Base, TrainingPart
+from heedful.score.run_history import STARTS, Base, Circumstances, TrainingPart
 
 CARD, MARKDOWN, EVALUATIONS = "card.json", "card.md", "evaluations"
 FORMAT = 1
@@ -45,14 +45,9 @@ class Corpus(Struct, frozen=True):
     counts: dict[str, int]
 
 
-class Training(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Training(Circumstances, frozen=True, kw_only=True):
     """How the weights were trained. Code, machine and precision are the last start's; `shares` has all starts."""
 
-    date: str
-    version: str
-    commit: str
-    machine: Machine
-    precision: str
     shares: tuple[TrainingPart, ...] = ()
     base: Base | None = None  # the model that it was fine-tuned from; its own training is not counted here
     seed: int

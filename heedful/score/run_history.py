@@ -36,15 +36,13 @@ class Place(Struct, frozen=True):
 
 
 class Circumstances(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """When, by which code and where a start computed, and for how many steps it was planned."""
+    """When, by which code, where and in which precision something was computed."""
 
     date: str
     version: str
     commit: str
     machine: Machine
     precision: str
-    planned_steps: int = 0  # all that the run was to have; 0: not known
-    cooldown_steps: int = 0  # the last of them
 
 
 class Start(Circumstances, frozen=True, kw_only=True):
@@ -52,14 +50,18 @@ class Start(Circumstances, frozen=True, kw_only=True):
 
     name: str  # of the recipe; empty: there was none
     place: Place
+    planned_steps: int = 0  # all that the run was to have; 0: not known
+    cooldown_steps: int = 0  # the last of them
 
 
 class TrainingPart(Circumstances, frozen=True, kw_only=True):
-    """The part of a run that one start trained."""
+    """The part of a run that one start trained. Published cards have the fields in this order."""
 
     steps: int
     target_tokens: int
     seconds: float
+    planned_steps: int = 0
+    cooldown_steps: int = 0
 
 
 def begin(run: Path, start: Start) -> None:
@@ -105,6 +107,8 @@ def training_parts(starts: Sequence[Start], end: Place) -> tuple[TrainingPart, .
             steps=after.step - here.step,
             target_tokens=after.target_tokens - here.target_tokens,
             seconds=after.seconds - here.seconds,
+            planned_steps=start.planned_steps,
+            cooldown_steps=start.cooldown_steps,
         )
         for start, (here, after) in zip(starts, pairwise(places), strict=True)
         if after.step > here.step
