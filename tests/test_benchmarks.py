@@ -14,7 +14,7 @@ MEASUREMENTS = sorted(p.stem for p in FOLDER.glob("*.py") if "__main__" in p.rea
 KEEPING = [
     name
     for name in MEASUREMENTS
-    if name not in ("alignment", "attention", "code_lines", "pictures", "same_bits", "tables", "walk")
+    if name not in ("alignment", "attention", "code_lines", "packages", "pictures", "same_bits", "tables", "walk")
 ]
 
 

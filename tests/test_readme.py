@@ -13,6 +13,7 @@ import click
 import pytest
 
 import heedful
+from benchmarks import packages as drawing_of_packages
 from heedful.cli.main import commands
 from heedful.config.settings import preset, resolve
 from heedful.data import tokenizer
@@ -99,15 +100,24 @@ def anchors(document: Path) -> set[str]:
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-def test_the_papers_map_names_files_and_tests_that_exist() -> None:
+@pytest.mark.parametrize("name", [*READMES, "CONTRIBUTING.md", *DOCS])
+def test_every_file_of_ours_that_a_page_names_exists(name: str) -> None:
+    text = (ROOT / name).read_text(encoding="utf-8")
+    files = re.findall(r"`((?:heedful|tests|benchmarks|recipes)/[\w/.-]+\.\w+)`", text)
+    assert [file for file in files if not (ROOT / file).exists()] == []
+
+
+def test_the_papers_map_names_tests_that_exist() -> None:
     text = (ROOT / "docs" / "paper.md").read_text(encoding="utf-8")
-    for file in re.findall(r"`(heedful/[\w/]+\.py)`", text):
-        assert (ROOT / file).exists(), file
     tests = re.findall(r"`(test_\w+\.py)(?:::(test_\w+))?`", text)
     assert len(tests) > 25
     for file, test in tests:
         (path,) = (ROOT / "tests").rglob(file)
         assert f"def {test}(" in path.read_text(encoding="utf-8"), f"{file}::{test}"
+
+
+def test_the_drawing_of_the_packages_is_that_of_today() -> None:
+    assert drawing_of_packages.DRAWING.read_text(encoding="utf-8") == drawing_of_packages.drawing()
 
 
 def test_the_departures_say_what_the_vocabulary_is_learned_from() -> None:

@@ -1,1 +1,1 @@
-"""What you type and see: one file a command, progress, the demo."""
+"""What you type and see: one file per command, progress, the demo."""

@@ -1,17 +1,16 @@
-"""The Transformer of section 3.
+"""§3: packed sentences in, logits out; weights and settings on disk. It knows neither text, nor training, nor GPUs.
 
 | file | section |
 |---|---|
+| `interface.py` | what every family of models can do |
+| `packed.py`, `layout.py`, `groups.py` | a batch without padding, and which of its rows may look at which |
+| `embedding.py` | §3.4 embeddings, §3.5 positional encoding |
 | `attention.py` | §3.2 scaled dot-product and multi-head attention |
 | `feed_forward.py` | §3.3 position-wise feed-forward networks |
-| `embedding.py` | §3.4 embeddings, §3.5 positional encoding |
-| `layers.py` | §3.1 the encoder's and the decoder's layers |
-| `dropout.py` | §5.4 dropout, by torch's generator or by seeds on the device |
-| `transformer.py` | §3 the whole model, for training |
-| `decoding.py` | the same model one token at a time, for decoding |
-| `fast/cpu/prepacked.py` | what it multiplies with on a CPU, packed once |
-| `fast/cuda/static_decoder.py` | and once more in fixed shapes, for decoding on CUDA |
-| `kernels/` | the same computations in Triton, for CUDA |
+| `dropout.py` | §5.4 dropout |
+| `layers.py`, `transformer.py` | §3.1 the layers, and the whole model |
+| `decoding.py` | the same model one token at a time |
+| `registry.py`, `checkpoint.py`, `sizes.py`, `device.py` | a family by its name; on disk; how large; on which device |
 
 Every tensor's name ends in its shape. The legend, the same everywhere in this package:
 
@@ -25,5 +24,5 @@ all numbers of a batch in one row, in `numbers_I`. Outside the model T is also t
 and of attention that is looked into L is the layers, W the words.)
 
 Masks are boolean: True = may attend. Those of `decoding.py` are added to the scores instead: 0 = may attend, −∞ = may
-not. Nothing here knows text, files, batches' origin or the optimizer.
+not.
 """

@@ -1,1 +1,1 @@
-"""§6.1: a model with its tokenizer, search, text in and text out, alignments. It knows nothing of training."""
+"""§6.1: search, engines, text in and text out, word alignment, exports. It knows nothing of training."""

@@ -1,1 +1,1 @@
-"""Twins for CPUs: the loss some rows at a time, matrices packed once."""
+"""Twins for CPUs: the loss of some rows at a time, and matrices packed once for decoding."""
