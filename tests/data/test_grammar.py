@@ -35,13 +35,14 @@ from heedful.data.grammar.hangul import with_particle
 from heedful.data.grammar.lexicon import ADJECTIVE_NAMED, ADJECTIVES, NOUN_NAMED, NOUNS, select
 from heedful.data.grammar.links import Link
 from heedful.data.grammar.one_clause import ACTIVE
+from heedful.data.grammar.parts import ROOT
 from heedful.data.grammar.phrases import FITTING, OBJECTS, SUBJECTS
 from heedful.data.grammar.reserved import RESERVED_PAIRS, combinations, dilemma_of, is_held_out, is_reserved
 from heedful.data.grammar.sampling import sentences
 from heedful.data.grammar.trees import MANY, Action, Anaphor, Description, NounPhrase, Sentence, Tense
 from heedful.data.grammar.two_clauses import reasoned
 from heedful.data.grammar.verbs import DILEMMAS, TIMES, VERB_NAMED
-from heedful.data.grammar.words import ROOT, text
+from heedful.data.grammar.words import text
 from heedful.errors import ConfigError, DataError
 
 TIRED = "The animal didn't cross the road because it was too tired."

@@ -4,59 +4,12 @@ English that people write: every negation is contracted, a time comes first, "ye
 languages; what a tree may say is not decided here.
 """
 
+from heedful.data.grammar import parts, trees
 from heedful.data.grammar.entries import Verb
 from heedful.data.grammar.lexicon import ADJECTIVES, NUMBERS
-from heedful.data.grammar.trees import (
-    Action,
-    Agreement,
-    Anaphor,
-    Asked,
-    Description,
-    Means,
-    Naming,
-    NounPhrase,
-    Object,
-    Pair,
-    Place,
-    Pronoun,
-    Relative,
-    Sentence,
-    Subject,
-    Tense,
-    agreement,
-)
+from heedful.data.grammar.parts import ROOT, under
 from heedful.data.grammar.verbs import VERB_NAMED
-from heedful.data.grammar.words import (
-    ADJECTIVE,
-    ADVERB,
-    AND,
-    AUXILIARY,
-    CLAUSE,
-    CONJUNCTION,
-    DEGREE,
-    DETERMINER,
-    MEANS,
-    NEGATION,
-    NOUN,
-    OBJECT,
-    OWNER,
-    PLACE,
-    PREDICATE,
-    PREPOSITION,
-    RECIPIENT,
-    RELATIVE,
-    RELATIVE_WORD,
-    ROOT,
-    SECOND,
-    SUBJECT,
-    THAN,
-    TIME,
-    VERB,
-    Word,
-    finished,
-    time_words,
-    under,
-)
+from heedful.data.grammar.words import Word, finished, spelled, time_words, word
 
 _OBJECT_FORMS = {"I": "me", "you": "you", "he": "him", "she": "her", "we": "us", "they": "them"}
 _BE = {
@@ -64,7 +17,7 @@ _BE = {
     "past": {"I": "was", "you": "were", "he": "was", "they": "were"},
 }
 # The auxiliaries of a tense: (he, they), and with a negation.
-_AUXILIARIES: dict[Tense, tuple[str, str]] = {
+_AUXILIARIES: dict[trees.Tense, tuple[str, str]] = {
     "past": ("", ""),
     "present": ("", ""),
     "already": ("has", "have"),
@@ -75,7 +28,7 @@ _AUXILIARIES: dict[Tense, tuple[str, str]] = {
     "must": ("must", "must"),
     "want": ("wants to", "want to"),
 }
-_NEGATED: dict[Tense, tuple[str, str]] = {
+_NEGATED: dict[trees.Tense, tuple[str, str]] = {
     "past": ("didn't", "didn't"),
     "present": ("doesn't", "don't"),
     "yet": ("hasn't", "haven't"),
@@ -84,16 +37,16 @@ _NEGATED: dict[Tense, tuple[str, str]] = {
     "can": ("can't", "can't"),
     "want": ("doesn't want to", "don't want to"),
 }
-_PARTICIPLE: tuple[Tense, ...] = ("already", "never", "yet", "had")
+_PARTICIPLE: tuple[trees.Tense, ...] = ("already", "never", "yet", "had")
 
 
-def english(sentence: Sentence) -> list[Word]:
+def english(sentence: trees.Sentence) -> list[Word]:
     """The words of the English sentence."""
     words = _time(sentence) + (_question(sentence) if sentence.question else _clause(sentence.main, ROOT))
     if sentence.reason is not None:
-        words += [Word("because", (under(ROOT, CONJUNCTION),)), *_clause(sentence.reason, under(ROOT, CLAUSE))]
+        words += [word("because", ROOT, parts.CONJUNCTION), *_clause(sentence.reason, under(ROOT, parts.CLAUSE))]
     if sentence.claim is not None:
-        words += [Word("that", (under(ROOT, CONJUNCTION),)), *_clause(sentence.claim, under(ROOT, CLAUSE))]
+        words += [word("that", ROOT, parts.CONJUNCTION), *_clause(sentence.claim, under(ROOT, parts.CLAUSE))]
     return finished(words, "?" if sentence.question else ".")
 
 
@@ -113,57 +66,53 @@ _COMPARATIVE = {
 }
 
 
-def _time(sentence: Sentence) -> list[Word]:
-    return time_words(sentence.time.english, under(ROOT, TIME)) if sentence.time else []
+def _time(sentence: trees.Sentence) -> list[Word]:
+    return time_words(sentence.time.english, under(ROOT, parts.TIME)) if sentence.time else []
 
 
-def _spelled(words: str, *nodes: int) -> list[Word]:
-    return [Word(word, nodes) for word in words.split()]
-
-
-def _clause(clause: Action | Description | Naming, node: int) -> list[Word]:
-    subject = _subject(clause.subject, under(node, SUBJECT))
-    if isinstance(clause, Action):
+def _clause(clause: trees.Clause, node: int) -> list[Word]:
+    subject = _subject(clause.subject, under(node, parts.SUBJECT))
+    if isinstance(clause, trees.Action):
         return subject + _predicate(clause, node)
     words = subject + _be(clause, node)
-    if isinstance(clause, Naming):
-        return words + noun_phrase(clause.phrase, under(node, OBJECT))
+    if isinstance(clause, trees.Naming):
+        return words + noun_phrase(clause.phrase, under(node, parts.OBJECT))
     return words + _property(clause, node)
 
 
-def _be(clause: Description | Naming, node: int) -> list[Word]:
-    form = _BE[clause.tense][agreement(clause.subject)]
+def _be(clause: trees.Description | trees.Naming, node: int) -> list[Word]:
+    form = _BE[clause.tense][trees.agreement(clause.subject)]
     if clause.negated:
-        return [Word(form + "n't", (under(node, VERB), under(node, NEGATION)))]
-    return [Word(form, (under(node, VERB),))]
+        return [word(form + "n't", node, parts.VERB, parts.NEGATION)]
+    return [word(form, node, parts.VERB)]
 
 
-def _property(clause: Description, node: int) -> list[Word]:
+def _property(clause: trees.Description, node: int) -> list[Word]:
     if clause.than is not None:
-        words = _spelled(_COMPARATIVE[clause.adjective], under(node, PREDICATE))
-        return [*words, Word("than", (under(node, DEGREE),)), *noun_phrase(clause.than, under(node, THAN))]
-    words = [Word(clause.adjective.english, (under(node, PREDICATE),))]
-    return [Word(clause.degree, (under(node, DEGREE),)), *words] if clause.degree else words
+        words = spelled(_COMPARATIVE[clause.adjective], under(node, parts.PREDICATE))
+        return [*words, word("than", node, parts.DEGREE), *noun_phrase(clause.than, under(node, parts.THAN))]
+    words = [word(clause.adjective.english, node, parts.PREDICATE)]
+    return [word(clause.degree, node, parts.DEGREE), *words] if clause.degree else words
 
 
-def _predicate(action: Action, node: int) -> list[Word]:
+def _predicate(action: trees.Action, node: int) -> list[Word]:
     """All that follows the subject."""
-    third = agreement(action.subject) == "he"
+    third = trees.agreement(action.subject) == "he"
     auxiliary = _auxiliary(action, node, third=third)
     form = _verb_form(action, third=third)
     words = [*auxiliary, *_adverb(action.tense, node), *_verb(action.verb, form, node), *_complements(action, node)]
-    return [*words, Word("yet", (under(node, ADVERB),))] if action.tense == "yet" else words
+    return [*words, word("yet", node, parts.ADVERB)] if action.tense == "yet" else words
 
 
-def _auxiliary(action: Action, node: int, *, third: bool) -> list[Word]:
+def _auxiliary(action: trees.Action, node: int, *, third: bool) -> list[Word]:
     if action.negated:
         contracted, *rest = _NEGATED[action.tense][0 if third else 1].split()
-        words = [Word(contracted, (under(node, NEGATION), under(node, AUXILIARY)))]
-        return words + [Word(word, (under(node, AUXILIARY),)) for word in rest]
-    return _spelled(_AUXILIARIES[action.tense][0 if third else 1], under(node, AUXILIARY))
+        words = [word(contracted, node, parts.NEGATION, parts.AUXILIARY)]
+        return words + [word(each, node, parts.AUXILIARY) for each in rest]
+    return spelled(_AUXILIARIES[action.tense][0 if third else 1], under(node, parts.AUXILIARY))
 
 
-def _verb_form(action: Action, *, third: bool) -> str:
+def _verb_form(action: trees.Action, *, third: bool) -> str:
     base, past, participle = _FORMS[action.verb]
     if action.tense in _PARTICIPLE:
         return participle
@@ -174,73 +123,73 @@ def _verb_form(action: Action, *, third: bool) -> str:
     return _THIRD[action.verb] if third else base
 
 
-def _adverb(tense: Tense, node: int) -> list[Word]:
+def _adverb(tense: trees.Tense, node: int) -> list[Word]:
     if tense == "never":
-        return [Word(tense, (under(node, ADVERB), under(node, NEGATION)))]
-    return [Word(tense, (under(node, ADVERB),))] if tense == "already" else []
+        return [word(tense, node, parts.ADVERB, parts.NEGATION)]
+    return [word(tense, node, parts.ADVERB)] if tense == "already" else []
 
 
 def _verb(verb: Verb, form: str, node: int) -> list[Word]:
-    words = [Word(form, (under(node, VERB),))]
-    return [*words, Word(verb.english_particle, (under(node, VERB),))] if verb.english_particle else words
+    words = [word(form, node, parts.VERB)]
+    return [*words, word(verb.english_particle, node, parts.VERB)] if verb.english_particle else words
 
 
-def _complements(action: Action, node: int) -> list[Word]:
-    words = noun_phrase(action.recipient, under(node, RECIPIENT)) if action.recipient else []
+def _complements(action: trees.Action, node: int) -> list[Word]:
+    words = noun_phrase(action.recipient, under(node, parts.RECIPIENT)) if action.recipient else []
     if action.object is not None:
-        words += _object(action.object, under(node, OBJECT))
-    means = _means(action.means, under(node, MEANS)) if action.means else []
-    place = _place(action.place, under(node, PLACE)) if isinstance(action.place, Place) else []
+        words += _object(action.object, under(node, parts.OBJECT))
+    means = _means(action.means, under(node, parts.MEANS)) if action.means else []
+    place = _place(action.place, under(node, parts.PLACE)) if isinstance(action.place, trees.Place) else []
     by_vehicle = action.means is not None and action.means.kind == "vehicle"
     return words + (place + means if by_vehicle else means + place)
 
 
-def _means(means: Means, node: int) -> list[Word]:
+def _means(means: trees.Means, node: int) -> list[Word]:
     if means.kind == "vehicle":
-        return [Word("by", (under(node, PREPOSITION),)), Word(means.phrase.noun.english, (under(node, NOUN),))]
-    return [Word("with", (under(node, PREPOSITION),)), *noun_phrase(means.phrase, node)]
+        return [word("by", node, parts.PREPOSITION), word(means.phrase.noun.english, node, parts.NOUN)]
+    return [word("with", node, parts.PREPOSITION), *noun_phrase(means.phrase, node)]
 
 
-def _place(place: Place, node: int) -> list[Word]:
-    return _spelled(place.preposition.english, under(node, PREPOSITION)) + noun_phrase(place.phrase, node)
+def _place(place: trees.Place, node: int) -> list[Word]:
+    return spelled(place.preposition.english, under(node, parts.PREPOSITION)) + noun_phrase(place.phrase, node)
 
 
-def _subject(subject: Subject, node: int) -> list[Word]:
-    if isinstance(subject, NounPhrase):
+def _subject(subject: trees.Subject, node: int) -> list[Word]:
+    if isinstance(subject, trees.NounPhrase):
         return noun_phrase(subject, node)
-    if isinstance(subject, Pair):
-        second = noun_phrase(subject.second, under(node, SECOND))
-        return [*noun_phrase(subject.first, node), Word("and", (under(node, AND),)), *second]
-    if isinstance(subject, Pronoun):
-        return [Word(subject.person, (under(node, NOUN),))]
-    if isinstance(subject, Anaphor):
-        return [Word(anaphor(subject.antecedent), (under(node, NOUN),))]
-    return [Word("who" if isinstance(subject, Asked) else "this", (under(node, NOUN),))]
+    if isinstance(subject, trees.Pair):
+        second = noun_phrase(subject.second, under(node, parts.SECOND))
+        return [*noun_phrase(subject.first, node), word("and", node, parts.AND), *second]
+    if isinstance(subject, trees.Pronoun):
+        return [word(subject.person, node, parts.NOUN)]
+    if isinstance(subject, trees.Anaphor):
+        return [word(anaphor(subject.antecedent), node, parts.NOUN)]
+    return [word("who" if isinstance(subject, trees.Asked) else "this", node, parts.NOUN)]
 
 
-def anaphor(antecedent: NounPhrase) -> str:
+def anaphor(antecedent: trees.NounPhrase) -> str:
     """The pronoun that takes up a phrase."""
     return antecedent.noun.english_pronoun if antecedent.count == 1 else "they"
 
 
-def _object(object_: Object, node: int) -> list[Word]:
-    if isinstance(object_, NounPhrase):
+def _object(object_: trees.Object, node: int) -> list[Word]:
+    if isinstance(object_, trees.NounPhrase):
         return noun_phrase(object_, node)
-    return [Word(_OBJECT_FORMS[object_.person], (under(node, NOUN),))] if isinstance(object_, Pronoun) else []
+    return [word(_OBJECT_FORMS[object_.person], node, parts.NOUN)] if isinstance(object_, trees.Pronoun) else []
 
 
-def noun_phrase(phrase: NounPhrase, node: int) -> list[Word]:
+def noun_phrase(phrase: trees.NounPhrase, node: int) -> list[Word]:
     """Like "a fluffy blue creature", "the king's three horses", "the cat that saw the dog"."""
     noun = phrase.noun.english if phrase.count == 1 else phrase.noun.english_plural
-    words = [Word(adjective.english, (under(node, ADJECTIVE + i),)) for i, adjective in enumerate(phrase.adjectives)]
-    words += _spelled(noun, under(node, NOUN))
+    words = [word(adjective.english, node, parts.ADJECTIVE + i) for i, adjective in enumerate(phrase.adjectives)]
+    words += spelled(noun, under(node, parts.NOUN))
     words = _determiner(phrase, words[0].text, node) + words
     return words + _relative(phrase, phrase.relative, node) if phrase.relative else words
 
 
-def _determiner(phrase: NounPhrase, following: str, node: int) -> list[Word]:
+def _determiner(phrase: trees.NounPhrase, following: str, node: int) -> list[Word]:
     if phrase.owner is not None:
-        *words, last = noun_phrase(phrase.owner, under(node, OWNER))
+        *words, last = noun_phrase(phrase.owner, under(node, parts.OWNER))
         return [*words, Word(last.text + "'s", last.nodes)]
     if phrase.count > 1:
         article = NUMBERS[phrase.count][0]
@@ -248,39 +197,39 @@ def _determiner(phrase: NounPhrase, following: str, node: int) -> list[Word]:
         article = "the"
     else:
         article = "an" if following[0] in "aeiou" else "a"
-    return [Word(article, (under(node, DETERMINER),))]
+    return [word(article, node, parts.DETERMINER)]
 
 
-def _relative(phrase: NounPhrase, relative: Relative, node: int) -> list[Word]:
-    inner = under(node, RELATIVE)
+def _relative(phrase: trees.NounPhrase, relative: trees.Relative, node: int) -> list[Word]:
+    inner = under(node, parts.RELATIVE)
     past = _verb(relative.verb, _FORMS[relative.verb][1], inner)
     if relative.gap == "object":
-        that = Word("that", (under(inner, RELATIVE_WORD),))
-        return [that, *noun_phrase(relative.other, under(inner, SUBJECT)), *past]
+        that = word("that", inner, parts.RELATIVE_WORD)
+        return [that, *noun_phrase(relative.other, under(inner, parts.SUBJECT)), *past]
     who = "who" if phrase.noun.tags[0] == "people" else "that"
-    return [Word(who, (under(inner, RELATIVE_WORD),)), *past, *noun_phrase(relative.other, under(inner, OBJECT))]
+    return [word(who, inner, parts.RELATIVE_WORD), *past, *noun_phrase(relative.other, under(inner, parts.OBJECT))]
 
 
-def _question(sentence: Sentence) -> list[Word]:
+def _question(sentence: trees.Sentence) -> list[Word]:
     """Who did it?, What did she see?, Where did it sleep?, Did she see it?, Do you love me?"""
     action = sentence.main
-    assert isinstance(action, Action)
-    if isinstance(action.subject, Asked):
+    assert isinstance(action, trees.Action)
+    if isinstance(action.subject, trees.Asked):
         return _clause(action, ROOT)
     asked = _question_word(action)
-    subject = _subject(action.subject, under(ROOT, SUBJECT))
+    subject = _subject(action.subject, under(ROOT, parts.SUBJECT))
     verb = _verb(action.verb, _FORMS[action.verb][0], ROOT)
-    do = Word(_do(action.tense, agreement(action.subject)), (under(ROOT, AUXILIARY),))
+    do = word(_do(action.tense, trees.agreement(action.subject)), ROOT, parts.AUXILIARY)
     return [*asked, do, *subject, *verb, *_complements(action, ROOT)]
 
 
-def _question_word(action: Action) -> list[Word]:
-    if isinstance(action.object, Asked):
-        return [Word("what", (under(under(ROOT, OBJECT), NOUN),))]
-    return [Word("where", (under(under(ROOT, PLACE), NOUN),))] if isinstance(action.place, Asked) else []
+def _question_word(action: trees.Action) -> list[Word]:
+    if isinstance(action.object, trees.Asked):
+        return [word("what", under(ROOT, parts.OBJECT), parts.NOUN)]
+    return [word("where", under(ROOT, parts.PLACE), parts.NOUN)] if isinstance(action.place, trees.Asked) else []
 
 
-def _do(tense: Tense, subject: Agreement) -> str:
+def _do(tense: trees.Tense, subject: trees.Agreement) -> str:
     if tense == "past":
         return "did"
     return "does" if subject == "he" else "do"

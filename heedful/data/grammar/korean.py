@@ -7,59 +7,15 @@ the reason and is not said again (동물은 도로가 너무 넓어서 건너지
 other languages.
 """
 
+from heedful.data.grammar import parts, trees
 from heedful.data.grammar.entries import Adjective
 from heedful.data.grammar.hangul import NIEUN, RIEUL, SSANGSIOS, final, soft_stem, with_final, with_particle
 from heedful.data.grammar.lexicon import ADJECTIVES, NUMBERS
-from heedful.data.grammar.trees import (
-    Action,
-    Anaphor,
-    Asked,
-    Description,
-    Means,
-    Naming,
-    NounPhrase,
-    Pair,
-    Person,
-    Place,
-    Pronoun,
-    Relative,
-    Sentence,
-    Subject,
-)
+from heedful.data.grammar.parts import ROOT, under
 from heedful.data.grammar.verbs import VERB_NAMED
-from heedful.data.grammar.words import (
-    ADJECTIVE,
-    ADVERB,
-    AND,
-    AUXILIARY,
-    CLAUSE,
-    CONJUNCTION,
-    DEGREE,
-    DETERMINER,
-    MEANS,
-    NEGATION,
-    NOUN,
-    OBJECT,
-    OWNER,
-    PLACE,
-    PREDICATE,
-    PREPOSITION,
-    RECIPIENT,
-    RELATIVE,
-    RELATIVE_WORD,
-    ROOT,
-    SECOND,
-    SUBJECT,
-    THAN,
-    TIME,
-    VERB,
-    Word,
-    finished,
-    time_words,
-    under,
-)
+from heedful.data.grammar.words import Word, finished, spelled, time_words, word
 
-_PRONOUN: dict[Person, str] = {"I": "나", "you": "너", "he": "그", "she": "그녀", "we": "우리", "they": "그들"}
+_PRONOUN: dict[trees.Person, str] = {"I": "나", "you": "너", "he": "그", "she": "그녀", "we": "우리", "they": "그들"}
 
 
 def _forms(korean: str) -> tuple[str, str, str]:
@@ -77,45 +33,47 @@ _MODIFIER: dict[Adjective, str] = {
 }
 
 
-def korean(sentence: Sentence) -> list[Word]:
+def korean(sentence: trees.Sentence) -> list[Word]:
     """The words of the Korean sentence."""
-    words = time_words(sentence.time.korean, under(ROOT, TIME)) if sentence.time else []
-    words += _subject(sentence.main.subject, under(ROOT, SUBJECT), topic=True)
-    inner = under(ROOT, CLAUSE)
+    words = time_words(sentence.time.korean, under(ROOT, parts.TIME)) if sentence.time else []
+    words += _subject(sentence.main.subject, under(ROOT, parts.SUBJECT), topic=True)
+    inner = under(ROOT, parts.CLAUSE)
     if sentence.reason is not None:
         words += _reason(sentence, inner)
     if sentence.claim is not None:
         words += _claim(sentence, inner)
-    if isinstance(sentence.main, Action):
+    if isinstance(sentence.main, trees.Action):
         words += _complements(sentence.main, ROOT, object_said=_takes_up_object(sentence.reason))
         words += _predicate(sentence.main, ROOT, question=sentence.question)
+    elif isinstance(sentence.main, trees.Naming):
+        words += _naming(sentence.main)
     else:
-        words += _naming(sentence.main) if isinstance(sentence.main, Naming) else _description(sentence.main, ROOT)
+        words += _description(sentence.main, ROOT)
     return finished(words, "?" if sentence.question else ".")
 
 
-def _subject(subject: Subject, node: int, *, topic: bool) -> list[Word]:
-    if isinstance(subject, NounPhrase):
+def _subject(subject: trees.Subject, node: int, *, topic: bool) -> list[Word]:
+    if isinstance(subject, trees.NounPhrase):
         return noun_phrase(subject, "는" if topic and subject.definite else "가", node)
-    if isinstance(subject, Pair):
-        first = noun_phrase(subject.first, "와", node, under(node, AND))
-        return first + noun_phrase(subject.second, "는" if topic else "가", under(node, SECOND))
-    if isinstance(subject, Pronoun):
-        return [Word(with_particle(_PRONOUN[subject.person], "는"), (under(node, NOUN),))]
-    if isinstance(subject, Anaphor):
+    if isinstance(subject, trees.Pair):
+        first = noun_phrase(subject.first, "와", node, under(node, parts.AND))
+        return first + noun_phrase(subject.second, "는" if topic else "가", under(node, parts.SECOND))
+    if isinstance(subject, trees.Pronoun):
+        return [word(with_particle(_PRONOUN[subject.person], "는"), node, parts.NOUN)]
+    if isinstance(subject, trees.Anaphor):
         return []
-    return [Word("누가" if isinstance(subject, Asked) else "이것은", (under(node, NOUN),))]
+    return [word("누가" if isinstance(subject, trees.Asked) else "이것은", node, parts.NOUN)]
 
 
-def noun_phrase(phrase: NounPhrase, particle: str, node: int, *nodes: int) -> list[Word]:
+def noun_phrase(phrase: trees.NounPhrase, particle: str, node: int, *nodes: int) -> list[Word]:
     """Like "개가 본 고양이를", "왕의 말은", "작은 책 두 권이"; `nodes` are of what the particle stands for."""
     words = bare_phrase(phrase, node)
     if phrase.count == 1 and phrase.definite:
         return _attached(words, particle, *nodes)
     if phrase.definite:
         return _attached(_attached(words, "들"), particle, *nodes)
-    number = Word("한" if phrase.count == 1 else NUMBERS[phrase.count][2], (under(node, DETERMINER),))
-    counter = Word(phrase.noun.counter, (under(node, DETERMINER),))
+    number = word("한" if phrase.count == 1 else NUMBERS[phrase.count][2], node, parts.DETERMINER)
+    counter = word(phrase.noun.counter, node, parts.DETERMINER)
     return words + _attached([number, counter], particle, *nodes)
 
 
@@ -124,128 +82,122 @@ def _attached(words: list[Word], particle: str, *nodes: int) -> list[Word]:
     return [*words[:-1], Word(with_particle(last.text, particle), last.nodes + nodes)]
 
 
-def bare_phrase(phrase: NounPhrase, node: int) -> list[Word]:
+def bare_phrase(phrase: trees.NounPhrase, node: int) -> list[Word]:
     """A noun and what stands before it, with neither number nor particle."""
-    words = _relative(phrase.relative, under(node, RELATIVE)) if phrase.relative else []
+    words = _relative(phrase.relative, under(node, parts.RELATIVE)) if phrase.relative else []
     if phrase.owner is not None:
-        words += noun_phrase(phrase.owner, "의", under(node, OWNER))
-    words += [
-        Word(_MODIFIER[adjective], (under(node, ADJECTIVE + i),)) for i, adjective in enumerate(phrase.adjectives)
-    ]
-    return words + _spelled(phrase.noun.korean, under(node, NOUN))
+        words += noun_phrase(phrase.owner, "의", under(node, parts.OWNER))
+    words += [word(_MODIFIER[adjective], node, parts.ADJECTIVE + i) for i, adjective in enumerate(phrase.adjectives)]
+    return words + spelled(phrase.noun.korean, under(node, parts.NOUN))
 
 
-def _spelled(words: str, *nodes: int) -> list[Word]:
-    return [Word(word, nodes) for word in words.split()]
-
-
-def _relative(relative: Relative, node: int) -> list[Word]:
-    verb = Word(with_final(_VERB_FORMS[relative.verb][2], NIEUN), (under(node, VERB), under(node, RELATIVE_WORD)))
+def _relative(relative: trees.Relative, node: int) -> list[Word]:
+    verb = word(with_final(_VERB_FORMS[relative.verb][2], NIEUN), node, parts.VERB, parts.RELATIVE_WORD)
     if relative.gap == "subject":
-        return [*noun_phrase(relative.other, relative.verb.particle, under(node, OBJECT)), verb]
-    return [*noun_phrase(relative.other, "가", under(node, SUBJECT)), verb]
+        return [*noun_phrase(relative.other, relative.verb.particle, under(node, parts.OBJECT)), verb]
+    return [*noun_phrase(relative.other, "가", under(node, parts.SUBJECT)), verb]
 
 
-def _complements(action: Action, node: int, *, object_said: bool = False) -> list[Word]:
+def _complements(action: trees.Action, node: int, *, object_said: bool = False) -> list[Word]:
     """What stands between the subject and the verb."""
-    words = noun_phrase(action.recipient, "에게", under(node, RECIPIENT)) if action.recipient else []
+    words = noun_phrase(action.recipient, "에게", under(node, parts.RECIPIENT)) if action.recipient else []
     if action.means is not None:
-        words += _means(action.means, under(node, MEANS))
+        words += _means(action.means, under(node, parts.MEANS))
     if action.place is not None:
-        words += _place(action.place, "에서" if action.object else action.verb.particle, under(node, PLACE))
+        words += _place(action.place, "에서" if action.object else action.verb.particle, under(node, parts.PLACE))
     if action.tense in ("already", "yet"):
-        words.append(Word("이미" if action.tense == "already" else "아직", (under(node, ADVERB),)))
-    return words if object_said else words + _object(action, under(node, OBJECT), under(node, NEGATION))
+        words.append(word("이미" if action.tense == "already" else "아직", node, parts.ADVERB))
+    return words if object_said else words + _object(action, under(node, parts.OBJECT), under(node, parts.NEGATION))
 
 
-def _object(action: Action, node: int, negation: int) -> list[Word]:
+def _object(action: trees.Action, node: int, negation: int) -> list[Word]:
     object_, particle = action.object, action.verb.particle
-    if isinstance(object_, Pronoun):
-        return [Word(with_particle(_PRONOUN[object_.person], particle), (under(node, NOUN),))]
-    if isinstance(object_, Asked):
-        return [Word(with_particle("무엇", particle), (under(node, NOUN),))]
+    if isinstance(object_, trees.Pronoun):
+        return [word(with_particle(_PRONOUN[object_.person], particle), node, parts.NOUN)]
+    if isinstance(object_, trees.Asked):
+        return [word(with_particle("무엇", particle), node, parts.NOUN)]
     if object_ is None:
         return []
     if action.negated and not object_.definite:
         none = [
-            Word("한", (under(node, DETERMINER),)),
-            Word(object_.noun.counter + "도", (under(node, DETERMINER), negation)),
+            word("한", node, parts.DETERMINER),
+            Word(object_.noun.counter + "도", (under(node, parts.DETERMINER), negation)),
         ]
         return _attached(bare_phrase(object_, node), particle) + none
     return noun_phrase(object_, particle, node)
 
 
-def _means(means: Means, node: int) -> list[Word]:
-    preposition = under(node, PREPOSITION)
+def _means(means: trees.Means, node: int) -> list[Word]:
+    preposition = under(node, parts.PREPOSITION)
     if means.kind == "company":
         return [*noun_phrase(means.phrase, "와", node, preposition), Word("함께", (preposition,))]
     return _attached(bare_phrase(means.phrase, node), "로", preposition)
 
 
-def _place(place: Place | Asked, particle: str, node: int) -> list[Word]:
-    if isinstance(place, Asked):
-        return [Word("어디" + particle, (under(node, NOUN),))]
-    particle, preposition = place.preposition.particle or particle, under(node, PREPOSITION)
+def _place(place: trees.Place | trees.Asked, particle: str, node: int) -> list[Word]:
+    if isinstance(place, trees.Asked):
+        return [word("어디" + particle, node, parts.NOUN)]
+    particle, preposition = place.preposition.particle or particle, under(node, parts.PREPOSITION)
     if not place.preposition.relation:
         return noun_phrase(place.phrase, particle, node, preposition)
     relation = Word(place.preposition.relation + particle, (preposition,))
     return [*noun_phrase(place.phrase, "", node), relation]
 
 
-def _predicate(action: Action, node: int, *, question: bool) -> list[Word]:
+def _predicate(action: trees.Action, node: int, *, question: bool) -> list[Word]:
     """The verb at the end of the sentence."""
     if action.tense in ("past", "already", "yet"):
         return _past(action, node, "니" if question else "다")
     if action.tense == "present":
         return _present(action, node, question=question)
     if action.tense == "never":
-        verb = Word(with_final(_VERB_FORMS[action.verb][2], NIEUN), (under(node, VERB),))
-        never = Word("없다", (under(node, ADVERB), under(node, NEGATION)))
-        return [verb, Word("적이", (under(node, AUXILIARY),)), never]
+        verb = word(with_final(_VERB_FORMS[action.verb][2], NIEUN), node, parts.VERB)
+        never = word("없다", node, parts.ADVERB, parts.NEGATION)
+        return [verb, word("적이", node, parts.AUXILIARY), never]
     if action.tense == "will":
         return _future(action, node)
     return _modal(action, node)
 
 
-def _past(action: Action, node: int, ending: str) -> list[Word]:
+def _past(action: trees.Action, node: int, ending: str) -> list[Word]:
     stem, connective, _ = _VERB_FORMS[action.verb]
-    verb, auxiliary = under(node, VERB), under(node, AUXILIARY)
+    verb, auxiliary = under(node, parts.VERB), under(node, parts.AUXILIARY)
     if action.negated and action.verb in _NEGATED_FORMS:
         unlike = with_final(_NEGATED_FORMS[action.verb][1], SSANGSIOS)
-        return [Word(unlike + ending, (verb, under(node, NEGATION), auxiliary))]
+        return [Word(unlike + ending, (verb, under(node, parts.NEGATION), auxiliary))]
     if action.negated:
         not_ = ("못했" if action.verb.cannot else "않았") + ending
-        return [Word(stem + "지", (verb,)), Word(not_, (under(node, NEGATION), auxiliary))]
-    return _spelled(with_final(connective, SSANGSIOS) + ending, verb, auxiliary)
+        return [Word(stem + "지", (verb,)), Word(not_, (under(node, parts.NEGATION), auxiliary))]
+    return spelled(with_final(connective, SSANGSIOS) + ending, verb, auxiliary)
 
 
-def _present(action: Action, node: int, *, question: bool) -> list[Word]:
+def _present(action: trees.Action, node: int, *, question: bool) -> list[Word]:
     stem = _VERB_FORMS[action.verb][0]
-    verb = under(node, VERB)
+    verb = under(node, parts.VERB)
     if action.negated and action.verb in _NEGATED_FORMS:
         unlike = with_final(_NEGATED_FORMS[action.verb][0], NIEUN)
-        return [Word(unlike + "다", (verb, under(node, NEGATION), under(node, AUXILIARY)))]
+        return [Word(unlike + "다", (verb, under(node, parts.NEGATION), under(node, parts.AUXILIARY)))]
     if action.negated:
-        return [Word(stem + "지", (verb,)), Word("않는다", (under(node, NEGATION), under(node, AUXILIARY)))]
+        return [Word(stem + "지", (verb,)), word("않는다", node, parts.NEGATION, parts.AUXILIARY)]
     soft = final(stem) in (0, RIEUL)
     if question:
         return [Word((with_final(stem, 0) if soft else stem) + "니", (verb,))]
     return [Word(with_final(stem, NIEUN) + "다" if soft else stem + "는다", (verb,))]
 
 
-def _future(action: Action, node: int) -> list[Word]:
+def _future(action: trees.Action, node: int) -> list[Word]:
     stem, _, soft = _VERB_FORMS[action.verb]
-    will = Word("것이다", (under(node, AUXILIARY),))
+    will = word("것이다", node, parts.AUXILIARY)
     if action.negated:
-        not_ = Word("못할" if action.verb.cannot else "않을", (under(node, NEGATION), under(node, AUXILIARY)))
-        return [Word(stem + "지", (under(node, VERB),)), not_, will]
-    return [Word(with_final(soft, RIEUL), (under(node, VERB),)), will]
+        not_ = word("못할" if action.verb.cannot else "않을", node, parts.NEGATION, parts.AUXILIARY)
+        return [word(stem + "지", node, parts.VERB), not_, will]
+    return [word(with_final(soft, RIEUL), node, parts.VERB), will]
 
 
-def _modal(action: Action, node: int) -> list[Word]:
+def _modal(action: trees.Action, node: int) -> list[Word]:
     stem, connective, soft = _VERB_FORMS[action.verb]
-    verb, modal = (under(node, VERB),), (under(node, AUXILIARY),)
-    negated = (under(node, NEGATION), under(node, AUXILIARY))
+    verb, modal = (under(node, parts.VERB),), (under(node, parts.AUXILIARY),)
+    negated = (under(node, parts.NEGATION), under(node, parts.AUXILIARY))
     if action.tense == "must":
         return [Word(connective + "야", verb), Word("한다", modal)]
     if action.tense == "can":
@@ -255,66 +207,66 @@ def _modal(action: Action, node: int) -> list[Word]:
     return [*want, Word("하지", modal), Word("않는다", negated)] if action.negated else [*want, Word("한다", modal)]
 
 
-def _description(description: Description, node: int, *nodes: int, ending: str = "다") -> list[Word]:
+def _description(description: trees.Description, node: int, *nodes: int, ending: str = "다") -> list[Word]:
     """The adjective as a predicate, with its degree; `nodes` are those of what the ending says."""
     stem, connective, _ = _ADJECTIVE_FORMS[description.adjective]
     words = _degree(description, node)
-    is_so = (under(node, PREDICATE), under(node, VERB))
+    is_so = (under(node, parts.PREDICATE), under(node, parts.VERB))
     past = description.tense == "past" and ending == "다"
     if description.negated:
-        not_ = Word(("않았" if past else "않") + ending, (under(node, NEGATION), under(node, VERB), *nodes))
-        return [*words, *_spelled(stem + "지", under(node, PREDICATE)), not_]
-    return words + _spelled((with_final(connective, SSANGSIOS) if past else stem) + ending, *is_so, *nodes)
+        not_ = Word(("않았" if past else "않") + ending, (under(node, parts.NEGATION), under(node, parts.VERB), *nodes))
+        return [*words, *spelled(stem + "지", under(node, parts.PREDICATE)), not_]
+    return words + spelled((with_final(connective, SSANGSIOS) if past else stem) + ending, *is_so, *nodes)
 
 
-def _degree(description: Description, node: int) -> list[Word]:
+def _degree(description: trees.Description, node: int) -> list[Word]:
     if description.than is not None:
-        than = noun_phrase(description.than, "보다", under(node, THAN), under(node, DEGREE))
-        return [*than, Word("더", (under(node, PREDICATE),))]
-    word = {"": "", "very": "아주", "too": "너무"}[description.degree]
-    return _spelled(word, under(node, DEGREE))
+        than = noun_phrase(description.than, "보다", under(node, parts.THAN), under(node, parts.DEGREE))
+        return [*than, word("더", node, parts.PREDICATE)]
+    degree = {"": "", "very": "아주", "too": "너무"}[description.degree]
+    return spelled(degree, under(node, parts.DEGREE))
 
 
-def _naming(naming: Naming) -> list[Word]:
-    phrase = bare_phrase(naming.phrase, under(ROOT, OBJECT))
-    copula = under(ROOT, VERB)
+def _naming(naming: trees.Naming) -> list[Word]:
+    phrase = bare_phrase(naming.phrase, under(ROOT, parts.OBJECT))
+    copula = under(ROOT, parts.VERB)
     if naming.negated:
         is_not = "아니다" if naming.tense == "present" else "아니었다"
-        return [*_attached(phrase, "가"), Word(is_not, (copula, under(ROOT, NEGATION)))]
+        return [*_attached(phrase, "가"), Word(is_not, (copula, under(ROOT, parts.NEGATION)))]
     return _attached(phrase, "다" if naming.tense == "present" else "였다", copula)
 
 
-def _takes_up_object(reason: Action | Description | None) -> bool:
-    return reason is not None and isinstance(reason.subject, Anaphor) and reason.subject.role == "object"
+def _takes_up_object(reason: trees.Action | trees.Description | None) -> bool:
+    return reason is not None and isinstance(reason.subject, trees.Anaphor) and reason.subject.role == "object"
 
 
-def _reason(sentence: Sentence, node: int) -> list[Word]:
+def _reason(sentence: trees.Sentence, node: int) -> list[Word]:
     """너무 피곤해서 / 도로가 너무 넓어서 / 소녀가 열쇠를 찾았기 때문에."""
-    reason, because = sentence.reason, under(ROOT, CONJUNCTION)
+    reason, because = sentence.reason, under(ROOT, parts.CONJUNCTION)
     assert reason is not None
-    if isinstance(reason, Action):
-        words = _subject(reason.subject, under(node, SUBJECT), topic=False) + _complements(reason, node)
+    if isinstance(reason, trees.Action):
+        words = _subject(reason.subject, under(node, parts.SUBJECT), topic=False) + _complements(reason, node)
         return words + _past(reason, node, "기") + [Word("때문에", (because,))]
-    words = _subject(reason.subject, under(node, SUBJECT), topic=False)
-    if isinstance(reason.subject, Anaphor) and _takes_up_object(reason):
-        words = noun_phrase(reason.subject.antecedent, "가", under(ROOT, OBJECT))
+    words = _subject(reason.subject, under(node, parts.SUBJECT), topic=False)
+    if isinstance(reason.subject, trees.Anaphor) and _takes_up_object(reason):
+        words = noun_phrase(reason.subject.antecedent, "가", under(ROOT, parts.OBJECT))
     connective = _ADJECTIVE_FORMS[reason.adjective][1]
-    nodes = (under(node, PREDICATE), under(node, VERB), because)
-    return words + _degree(reason, node) + _spelled(connective + "서", *nodes)
+    nodes = (under(node, parts.PREDICATE), under(node, parts.VERB), because)
+    return words + _degree(reason, node) + spelled(connective + "서", *nodes)
 
 
-def _claim(sentence: Sentence, node: int) -> list[Word]:
+def _claim(sentence: trees.Sentence, node: int) -> list[Word]:
     """자신이 피곤하다고 / 소녀가 열쇠를 찾았다는 것을: a claim about the past keeps the tense it was made in."""
-    claim, that = sentence.claim, under(ROOT, CONJUNCTION)
+    claim, that = sentence.claim, under(ROOT, parts.CONJUNCTION)
     assert claim is not None
-    assert isinstance(sentence.main, Action)
-    words = _subject(claim.subject, under(node, SUBJECT), topic=False)
-    if isinstance(claim.subject, Anaphor):
-        words = [Word("자신이", (under(under(node, SUBJECT), NOUN),))]
+    assert isinstance(sentence.main, trees.Action)
+    words = _subject(claim.subject, under(node, parts.SUBJECT), topic=False)
+    if isinstance(claim.subject, trees.Anaphor):
+        words = [word("자신이", under(node, parts.SUBJECT), parts.NOUN)]
     ending, *rest = sentence.main.verb.particle.split()
-    if isinstance(claim, Action):
+    if isinstance(claim, trees.Action):
         *verb, last = _past(claim, node, "다" + ending)
         words += [*_complements(claim, node), *verb, Word(last.text, (*last.nodes, that))]
     else:
         words += _description(claim, node, that, ending="다" + ending)
-    return words + [Word(word, (that,)) for word in rest]
+    return words + [Word(each, (that,)) for each in rest]

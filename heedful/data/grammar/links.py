@@ -10,38 +10,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
-from heedful.data.grammar.trees import (
-    Action,
-    Anaphor,
-    Description,
-    Naming,
-    NounPhrase,
-    Pair,
-    Place,
-    Pronoun,
-    Sentence,
-    Subject,
-)
-from heedful.data.grammar.words import (
-    ADJECTIVE,
-    CLAUSE,
-    MEANS,
-    NOUN,
-    OBJECT,
-    OWNER,
-    PLACE,
-    PREDICATE,
-    RECIPIENT,
-    RELATIVE,
-    ROOT,
-    SECOND,
-    SECOND_ADJECTIVE,
-    SUBJECT,
-    THAN,
-    VERB,
-    Word,
-    under,
-)
+from heedful.data.grammar import parts, trees
+from heedful.data.grammar.parts import ROOT, under
+from heedful.data.grammar.words import Word
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,64 +50,62 @@ def _link(kind: str, word: int, head: int) -> Link:
     return Link(kind, word, head)
 
 
-def relations_of(sentence: Sentence) -> list[Relation]:
+def relations_of(sentence: trees.Sentence) -> list[Relation]:
     """Which adjective, verb and pronoun belongs to which noun, in any language."""
     found = _clause_relations(sentence.main, ROOT)
     for clause in (sentence.reason, sentence.claim):
         if clause is not None:
-            found += _clause_relations(clause, under(ROOT, CLAUSE))
+            found += _clause_relations(clause, under(ROOT, parts.CLAUSE))
     return found
 
 
-def _clause_relations(clause: Action | Description | Naming, node: int) -> list[Relation]:
-    subject_heads = _heads(clause.subject, under(node, SUBJECT))
-    found = [Relation("verb", under(node, VERB), head) for head in subject_heads]
-    found += _subject_relations(clause.subject, under(node, SUBJECT))
-    if isinstance(clause, Description):
-        if isinstance(clause.subject, NounPhrase):
-            found.append(Relation("adjective", under(node, PREDICATE), subject_heads[0]))
-        return found + _phrase_relations(clause.than, under(node, THAN))
-    if isinstance(clause, Naming):
-        return found + _phrase_relations(clause.phrase, under(node, OBJECT))
-    place = clause.place.phrase if isinstance(clause.place, Place) else None
-    object_ = clause.object if isinstance(clause.object, NounPhrase) else None
+def _clause_relations(clause: trees.Clause, node: int) -> list[Relation]:
+    subject_heads = _heads(clause.subject, under(node, parts.SUBJECT))
+    found = [Relation("verb", under(node, parts.VERB), head) for head in subject_heads]
+    found += _subject_relations(clause.subject, under(node, parts.SUBJECT))
+    if isinstance(clause, trees.Description):
+        if isinstance(clause.subject, trees.NounPhrase):
+            found.append(Relation("adjective", under(node, parts.PREDICATE), subject_heads[0]))
+        return found + _phrase_relations(clause.than, under(node, parts.THAN))
+    if isinstance(clause, trees.Naming):
+        return found + _phrase_relations(clause.phrase, under(node, parts.OBJECT))
+    place = clause.place.phrase if isinstance(clause.place, trees.Place) else None
+    object_ = clause.object if isinstance(clause.object, trees.NounPhrase) else None
     means = clause.means.phrase if clause.means else None
-    found += _phrase_relations(object_, under(node, OBJECT)) + _phrase_relations(place, under(node, PLACE))
-    return (
-        found
-        + _phrase_relations(clause.recipient, under(node, RECIPIENT))
-        + _phrase_relations(means, under(node, MEANS))
-    )
+    phrases = {parts.OBJECT: object_, parts.PLACE: place, parts.RECIPIENT: clause.recipient, parts.MEANS: means}
+    for part, phrase in phrases.items():
+        found += _phrase_relations(phrase, under(node, part))
+    return found
 
 
-def _heads(subject: Subject, node: int) -> list[int]:
-    if isinstance(subject, Pair):
-        return [under(node, NOUN), under(under(node, SECOND), NOUN)]
-    return [under(node, NOUN)] if isinstance(subject, NounPhrase | Pronoun | Anaphor) else []
+def _heads(subject: trees.Subject, node: int) -> list[int]:
+    if isinstance(subject, trees.Pair):
+        return [under(node, parts.NOUN), under(under(node, parts.SECOND), parts.NOUN)]
+    return [under(node, parts.NOUN)] if isinstance(subject, trees.NounPhrase | trees.Pronoun | trees.Anaphor) else []
 
 
-def _subject_relations(subject: Subject, node: int) -> list[Relation]:
-    if isinstance(subject, NounPhrase):
+def _subject_relations(subject: trees.Subject, node: int) -> list[Relation]:
+    if isinstance(subject, trees.NounPhrase):
         return _phrase_relations(subject, node)
-    if isinstance(subject, Pair):
-        return _phrase_relations(subject.first, node) + _phrase_relations(subject.second, under(node, SECOND))
-    if isinstance(subject, Anaphor):
-        role = SUBJECT if subject.role == "subject" else OBJECT
-        return [Relation("pronoun", under(node, NOUN), under(under(ROOT, role), NOUN))]
+    if isinstance(subject, trees.Pair):
+        return _phrase_relations(subject.first, node) + _phrase_relations(subject.second, under(node, parts.SECOND))
+    if isinstance(subject, trees.Anaphor):
+        role = parts.SUBJECT if subject.role == "subject" else parts.OBJECT
+        return [Relation("pronoun", under(node, parts.NOUN), under(under(ROOT, role), parts.NOUN))]
     return []
 
 
-def _phrase_relations(phrase: NounPhrase | None, node: int) -> list[Relation]:
+def _phrase_relations(phrase: trees.NounPhrase | None, node: int) -> list[Relation]:
     if phrase is None:
         return []
-    head = under(node, NOUN)
-    parts = (ADJECTIVE, SECOND_ADJECTIVE)[: len(phrase.adjectives)]
-    found = [Relation("adjective", under(node, part), head) for part in parts]
-    found += _phrase_relations(phrase.owner, under(node, OWNER))
+    head = under(node, parts.NOUN)
+    places = (parts.ADJECTIVE, parts.SECOND_ADJECTIVE)[: len(phrase.adjectives)]
+    found = [Relation("adjective", under(node, part), head) for part in places]
+    found += _phrase_relations(phrase.owner, under(node, parts.OWNER))
     if phrase.relative is not None:
-        inner = under(node, RELATIVE)
-        other = under(inner, OBJECT if phrase.relative.gap == "subject" else SUBJECT)
-        subject = head if phrase.relative.gap == "subject" else under(other, NOUN)
-        found.append(Relation("verb", under(inner, VERB), subject))
+        inner = under(node, parts.RELATIVE)
+        other = under(inner, parts.OBJECT if phrase.relative.gap == "subject" else parts.SUBJECT)
+        subject = head if phrase.relative.gap == "subject" else under(other, parts.NOUN)
+        found.append(Relation("verb", under(inner, parts.VERB), subject))
         found += _phrase_relations(phrase.relative.other, other)
     return found

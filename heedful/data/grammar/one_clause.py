@@ -7,18 +7,9 @@ sentences.
 import random
 from typing import Literal
 
+from heedful.data.grammar import lexicon, verbs
 from heedful.data.grammar.entries import Adjective, Noun, Preposition, Time, Verb
-from heedful.data.grammar.lexicon import (
-    ADJECTIVE_NAMED,
-    ADJECTIVES,
-    GROWING,
-    NOUN_NAMED,
-    NOUNS,
-    SHRINKING,
-    SIZES,
-    TRAITS,
-    select,
-)
+from heedful.data.grammar.lexicon import GROWING, SHRINKING, select
 from heedful.data.grammar.phrases import (
     ANIMALS,
     FITTED,
@@ -54,25 +45,9 @@ from heedful.data.grammar.trees import (
     Tense,
     This,
 )
-from heedful.data.grammar.verbs import (
-    BEING,
-    GIVING,
-    GO,
-    MOVING,
-    PREPOSITION_NAMED,
-    RECIPROCAL,
-    SETTINGS,
-    SETTLED,
-    STATIVE,
-    TIMES,
-    TOOLS,
-    TRANSPORT,
-    VERB_NAMED,
-    VERBS,
-)
 
-ACTIVE = tuple(verb for verb in VERBS if verb.name not in STATIVE)
-DESCRIBED = tuple(noun for noun in NOUNS if PREDICATES[noun])
+ACTIVE = tuple(verb for verb in verbs.VERBS if verb.name not in verbs.STATIVE)
+DESCRIBED = tuple(noun for noun in lexicon.NOUNS if PREDICATES[noun])
 
 _HABITS = tuple(verb for verb in ACTIVE if verb.habitual)
 _PERFECTS: tuple[Tense, ...] = ("already", "yet", "never")
@@ -85,28 +60,28 @@ _PERSONS: tuple[Person, ...] = ("I", "you", "he", "she", "we", "they")
 # "them" is missing: German could not tell it from "her".
 _ADDRESSED: tuple[Person, ...] = ("I", "you", "he", "she", "we")
 _OVERLAPPING = (("I", "we"), ("we", "I"), ("you", "we"), ("we", "you"))
-_COMPARABLE = tuple(adjective for adjective in ADJECTIVES if adjective.comparatives)
+_COMPARABLE = tuple(adjective for adjective in lexicon.ADJECTIVES if adjective.comparatives)
 # Beside a comparative, only adjectives that have none: nothing is big and bigger, or big and smaller.
-_INCOMPARABLE = {noun: tuple(a for a in FITTING[noun] if not a.comparatives) for noun in NOUNS}
+_INCOMPARABLE = {noun: tuple(a for a in FITTING[noun] if not a.comparatives) for noun in lexicon.NOUNS}
 _KINDS = tuple(noun for noun in ANIMALS if noun.name not in ("animal", "creature"))
-_POINTED_AT = tuple(noun for noun in NOUNS if noun.counter and noun.tags[0] != "people")
+_POINTED_AT = tuple(noun for noun in lexicon.NOUNS if noun.counter and noun.tags[0] != "people")
 
 
 def _resolved(places: dict[str, str]) -> tuple[tuple[Preposition, Noun], ...]:
-    return tuple((PREPOSITION_NAMED[name], noun) for name, nouns in places.items() for noun in select(nouns))
+    return tuple((verbs.PREPOSITION_NAMED[name], noun) for name, nouns in places.items() for noun in select(nouns))
 
 
-_PLACES = {verb: _resolved(verb.places) for verb in (*BEING, *MOVING, GO)}
-_SETTINGS = _resolved(SETTINGS)
-_SETTLED = tuple((VERB_NAMED[name], select(objects)) for name, objects in SETTLED.items())
-_TOOLS = tuple((VERB_NAMED[verb], select(tools), select(objects)) for verb, tools, objects in TOOLS)
-_TRANSPORT = select(TRANSPORT)
-_TRAITS = tuple((ADJECTIVE_NAMED[name], select(kinds)) for name, kinds in TRAITS.items())
-_SIZES = tuple(row.split() for row in SIZES)
+_PLACES = {verb: _resolved(verb.places) for verb in (*verbs.BEING, *verbs.MOVING, verbs.GO)}
+_SETTINGS = _resolved(verbs.SETTINGS)
+_SETTLED = tuple((verbs.VERB_NAMED[name], select(objects)) for name, objects in verbs.SETTLED.items())
+_TOOLS = tuple((verbs.VERB_NAMED[verb], select(tools), select(objects)) for verb, tools, objects in verbs.TOOLS)
+_TRANSPORT = select(verbs.TRANSPORT)
+_TRAITS = tuple((lexicon.ADJECTIVE_NAMED[name], select(kinds)) for name, kinds in lexicon.TRAITS.items())
+_SIZES = tuple(row.split() for row in lexicon.SIZES)
 
 
 def _time(rng: random.Random, tense: str, probability: float) -> Time | None:
-    return pick(rng, TIMES[tense]) if chance(rng, probability) else None
+    return pick(rng, verbs.TIMES[tense]) if chance(rng, probability) else None
 
 
 def transitive(rng: random.Random) -> Sentence:
@@ -171,12 +146,12 @@ def habit(rng: random.Random) -> Sentence:
     verb = pick(rng, _HABITS)
     subject, object_ = subject_and_object(rng, verb)
     action = Action(known(rng, subject), verb, known(rng, object_), tense="present")
-    return Sentence(action, pick(rng, TIMES["present"]))
+    return Sentence(action, pick(rng, verbs.TIMES["present"]))
 
 
 def feeling(rng: random.Random) -> Sentence:
     """Like "The girl loves the cat"."""
-    verb = VERB_NAMED[pick(rng, STATIVE)]
+    verb = verbs.VERB_NAMED[pick(rng, verbs.STATIVE)]
     subject, object_ = subject_and_object(rng, verb)
     tense: Tense = "past" if chance(rng, 0.3) else "present"
     negated = chance(rng, 0.25)
@@ -185,7 +160,7 @@ def feeling(rng: random.Random) -> Sentence:
 
 def giving(rng: random.Random) -> Sentence:
     """Like "The man gave the child a book"."""
-    verb = pick(rng, GIVING)
+    verb = pick(rng, verbs.GIVING)
     subject, object_ = subject_and_object(rng, verb)
     recipient = known(rng, other(rng, PEOPLE, subject))
     time = _time(rng, "past", 0.2)
@@ -197,7 +172,7 @@ def giving(rng: random.Random) -> Sentence:
 
 def being_somewhere(rng: random.Random) -> Sentence:
     """Like "The cat sat on the mat", "The boy played with the dog in the garden"."""
-    verb = pick(rng, BEING)
+    verb = pick(rng, verbs.BEING)
     subject, place = pick(rng, SUBJECTS[verb]), _place(rng, verb)
     time = _time(rng, "past", 0.2)
     if chance(rng, 0.15):
@@ -218,7 +193,7 @@ def _company(rng: random.Random, subject: Noun) -> Means:
 
 def going_somewhere(rng: random.Random) -> Sentence:
     """Like "A bird flew over the river"."""
-    verb = pick(rng, MOVING)
+    verb = pick(rng, verbs.MOVING)
     subject, place = pick(rng, SUBJECTS[verb]), _place(rng, verb)
     return Sentence(Action(any_phrase(rng, subject), verb, place=place), _time(rng, "past", 0.2))
 
@@ -226,8 +201,8 @@ def going_somewhere(rng: random.Random) -> Sentence:
 def travelling(rng: random.Random) -> Sentence:
     """Like "The woman went to the castle by train"."""
     vehicle = Means("vehicle", NounPhrase(pick(rng, _TRANSPORT)))
-    subject, place = any_phrase(rng, pick(rng, PEOPLE)), _place(rng, GO)
-    return Sentence(Action(subject, GO, place=place, means=vehicle), _time(rng, "past", 0.3))
+    subject, place = any_phrase(rng, pick(rng, PEOPLE)), _place(rng, verbs.GO)
+    return Sentence(Action(subject, verbs.GO, place=place, means=vehicle), _time(rng, "past", 0.3))
 
 
 def using_a_tool(rng: random.Random) -> Sentence:
@@ -251,23 +226,23 @@ def two_together(rng: random.Random) -> Sentence:
 
 def between_persons(rng: random.Random) -> Sentence:
     """Like "I love you", "You love me", "Tomorrow she will call us"."""
-    verb = VERB_NAMED[pick(rng, RECIPROCAL)]
+    verb = verbs.VERB_NAMED[pick(rng, verbs.RECIPROCAL)]
     subject, object_ = _persons(rng)
     phrase = known(rng, pick(rng, OBJECTS[verb])) if chance(rng, 0.6) else object_
-    tense = pick(rng, _PERSONAL_STATIVE if verb.name in STATIVE else _PERSONAL)
+    tense = pick(rng, _PERSONAL_STATIVE if verb.name in verbs.STATIVE else _PERSONAL)
     negated = tense != "must" and chance(rng, 0.25)
-    time = _time(rng, tense, 0.4) if tense in ("past", "will") and verb.name not in STATIVE else None
+    time = _time(rng, tense, 0.4) if tense in ("past", "will") and verb.name not in verbs.STATIVE else None
     return Sentence(Action(subject, verb, phrase, tense=tense, negated=negated), time)
 
 
 def question_between_persons(rng: random.Random) -> Sentence:
     """Like "Do you love me?", "Did he see the cat?"; nobody asks what I or we do."""
-    verb = VERB_NAMED[pick(rng, RECIPROCAL)]
+    verb = verbs.VERB_NAMED[pick(rng, verbs.RECIPROCAL)]
     subject, object_ = _persons(rng)
     if subject.person in ("I", "we"):
         return question_between_persons(rng)
     phrase = known(rng, pick(rng, OBJECTS[verb])) if chance(rng, 0.6) else object_
-    tense: Tense = "present" if verb.name in STATIVE and chance(rng, 0.7) else "past"
+    tense: Tense = "present" if verb.name in verbs.STATIVE and chance(rng, 0.7) else "past"
     return Sentence(Action(subject, verb, phrase, tense=tense), question=True)
 
 
@@ -293,7 +268,7 @@ def question(rng: random.Random) -> Sentence:
 
 def question_of_place(rng: random.Random) -> Sentence:
     """Like "Where did the cat sleep?", "Did the cat sleep under the table?"."""
-    verb = pick(rng, BEING)
+    verb = pick(rng, verbs.BEING)
     subject = known(rng, pick(rng, SUBJECTS[verb]))
     return Sentence(Action(subject, verb, place=Asked() if chance(rng, 0.5) else _place(rng, verb)), question=True)
 
@@ -301,7 +276,7 @@ def question_of_place(rng: random.Random) -> Sentence:
 def state_of_a_person(rng: random.Random) -> Sentence:
     """Like "I am hungry", "They were very tired"."""
     person = pick(rng, _PERSONS)
-    adjective = pick(rng, PREDICATES[NOUN_NAMED["man"]])
+    adjective = pick(rng, PREDICATES[lexicon.NOUN_NAMED["man"]])
     return _described(rng, Pronoun(person), adjective, deniable=person != "I")
 
 
@@ -357,11 +332,11 @@ def naming(rng: random.Random) -> Sentence:
     """Like "This is a miniature tower", "This is the Eiffel Tower", "The cat is a clever animal"."""
     tense, roll = pick(rng, _TENSES), rng.random()
     if roll < 0.05:
-        return Sentence(Naming(This(), NounPhrase(NOUN_NAMED["eiffel_tower"]), tense))
+        return Sentence(Naming(This(), NounPhrase(lexicon.NOUN_NAMED["eiffel_tower"]), tense))
     negated = chance(rng, 0.25)
     if roll < 0.6:
         return Sentence(Naming(This(), single(rng, pick(rng, _POINTED_AT)), tense, negated))
     trait, kinds = pick(rng, _TRAITS)
     kind = pick(rng, tuple(noun for noun in _KINDS if (noun in kinds) != negated))
-    phrase = NounPhrase(NOUN_NAMED["animal"], (trait,), definite=False)
+    phrase = NounPhrase(lexicon.NOUN_NAMED["animal"], (trait,), definite=False)
     return Sentence(Naming(NounPhrase(kind), phrase, tense, negated))

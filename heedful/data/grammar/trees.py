@@ -136,11 +136,14 @@ class Naming:
     negated: bool = False
 
 
+Clause: TypeAlias = Action | Description | Naming
+
+
 @dataclass(frozen=True, slots=True)
 class Sentence:
     """A main clause, perhaps a time before it, a reason ("because …") or a claim ("that …") after it."""
 
-    main: Action | Description | Naming
+    main: Clause
     time: Time | None = None
     reason: Action | Description | None = None
     claim: Action | Description | None = None
@@ -179,7 +182,7 @@ def phrases(sentence: Sentence) -> Iterator[NounPhrase]:
 Part: TypeAlias = Subject | Object | Place | Means | None
 
 
-def _parts(clause: Action | Description | Naming) -> tuple[Part, ...]:
+def _parts(clause: Clause) -> tuple[Part, ...]:
     if isinstance(clause, Action):
         return clause.subject, clause.object, clause.recipient, clause.place, clause.means
     return clause.subject, clause.than if isinstance(clause, Description) else clause.phrase

@@ -1,7 +1,7 @@
 """Words that know which part of the tree they come from, and the alignments that follow.
 
-A node is a number: the path from the root, one hexadecimal digit a step. Words of two languages that come from the same
-node are aligned. The rules where languages differ in their function words:
+Words of two languages that come from the same node (`parts.py`) are aligned. The rules where languages differ in their
+function words:
 
 - an English and a German article are aligned; "the" has no Korean word and stays alone; "a" is 한 and its counter;
 - a preposition that only one language needs belongs to the verb ("roamed" is "streifte durch", "looked at" "sah an");
@@ -17,13 +17,7 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import NamedTuple
 
-# Parts of a clause. Every part is one hexadecimal digit of a path.
-SUBJECT, OBJECT, RECIPIENT, PLACE, MEANS, VERB, AUXILIARY, NEGATION, ADVERB = range(1, 10)
-TIME, CONJUNCTION, CLAUSE, PREDICATE, DEGREE, THAN = range(10, 16)
-# Parts of a phrase.
-NOUN, DETERMINER, ADJECTIVE, SECOND_ADJECTIVE, OWNER, RELATIVE, SECOND, AND, PREPOSITION, RELATIVE_WORD = range(1, 11)
-
-ROOT = 1
+from heedful.data.grammar.parts import under
 
 
 class Word(NamedTuple):
@@ -33,17 +27,22 @@ class Word(NamedTuple):
     nodes: tuple[int, ...]
 
 
-def under(node: int, part: int) -> int:
-    """The node of a part of a node."""
-    return node * 16 + part
+def word(text: str, node: int, *parts: int) -> Word:
+    """The word that comes from these parts of a node."""
+    return Word(text, tuple([under(node, part) for part in parts]))
+
+
+def spelled(words: str, *nodes: int) -> list[Word]:
+    """Each of the words, from the same nodes."""
+    return [Word(each, nodes) for each in words.split()]
 
 
 def time_words(phrase: str, node: int) -> list[Word]:
     """The one or two words of a time, each with a node of its own; a single word has both."""
-    words, parts = phrase.split(), (under(node, 1), under(node, 2))
+    words = phrase.split()
     if len(words) == 1:
-        return [Word(words[0], parts)]
-    return [Word(word, (part,)) for word, part in zip(words, parts, strict=True)]
+        return [word(words[0], node, 1, 2)]
+    return [word(each, node, part) for part, each in enumerate(words, start=1)]
 
 
 def finished(words: list[Word], mark: str) -> list[Word]:
