@@ -20,11 +20,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import torch
 
 from benchmarks.command import keep, keeping_parser, need_gpu, run
@@ -139,7 +139,7 @@ def any_length(folder: Path, lines: list[str]) -> dict[str, Any]:
     lines = (lines * (1 + 100_000 // len(lines)))[:100_000]
     mixed = [" ".join(lines[n : n + 1 + n // 50 % 400]) if n % 500 == 0 else line for n, line in enumerate(lines)]
     translator = Translator.load(folder / "model", device="cuda")
-    options = replace(options_of("greedy"), max_extra=10)
+    options = msgspec.structs.replace(options_of("greedy"), max_extra=10)
     half = {}
     for share, part in (("half of them", mixed[: len(mixed) // 2]), ("all", mixed)):
         _, _, memory = stream(translator, part, options, folder / "out")

@@ -196,8 +196,8 @@ class TrainConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
             )
 
 
-class DecodeConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Search as in §6.1."""
+class DecodeConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """Search as in §6.1; `SearchOptions` in `translate/engine.py` adds what a caller chooses."""
 
     beam_size: Positive = 4
     alpha: Annotated[float, Meta(ge=0.0, le=100.0)] = 0.6
@@ -358,7 +358,19 @@ def check_value(section: str, field: str, value: object) -> None:
     try:
         msgspec.convert(value, _kind(name), strict=True)
     except msgspec.ValidationError as error:
-        raise ConfigError(_wrong_value(name, value, str(error))) from None
+        raise ConfigError(_wrong_value(name, _kind(name), value, str(error))) from None
+
+
+def check_fields(struct: Struct) -> None:
+    """Check a struct made in Python, as `resolve` checks settings; numpy's numbers become Python's."""
+    for field in msgspec.structs.fields(struct):
+        value = getattr(struct, field.name)
+        value = value.item() if hasattr(value, "item") else value
+        try:
+            plain = msgspec.convert(value, field.type, strict=True)
+        except msgspec.ValidationError as error:
+            raise ConfigError(_wrong_value(field.name, field.type, value, str(error))) from None
+        msgspec.structs.force_setattr(struct, field.name, plain)
 
 
 def _kind(name: str) -> Any:
@@ -373,12 +385,15 @@ def _readable(error: msgspec.ValidationError, section: str, fields: Mapping[str,
     """msgspec's «Expected `int`, got `str` - at `$.d_ff`» with our name and the value in front."""
     problem, _, path = str(error).partition(" - at ")
     field = path.strip("`").removeprefix("$.").split("[")[0]
-    return _wrong_value(f"{section}.{field}", fields.get(field), problem) if field else problem
+    if not field:
+        return problem
+    name = f"{section}.{field}"
+    return _wrong_value(name, _kind(name), fields.get(field), problem)
 
 
-def _wrong_value(name: str, value: object, problem: str) -> str:
-    if get_origin(_kind(name)) is Literal:
-        return f"{name} = {value!r} is unknown; choose one of {', '.join(get_args(_kind(name)))}"
+def _wrong_value(name: str, kind: Any, value: object, problem: str) -> str:
+    if get_origin(kind) is Literal:
+        return f"{name} = {value!r} is unknown; choose one of {', '.join(get_args(kind))}"
     problem = problem.partition(" - at ")[0].replace("`", "")
     problem = re.sub(r"\barray\b", 'a list such as ["train.en"]', problem)
     return f"{name} = {value!r}: {problem[:1].lower()}{problem[1:]}"

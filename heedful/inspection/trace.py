@@ -49,8 +49,7 @@ def trace(
     translator: Translator,
     text: str,
     *,
-    beam_size: int | None = None,
-    alpha: float | None = None,
+    options: SearchOptions | None = None,
     prefix: str | None = None,
     layers: Sequence[int] | None = None,
     target: str | None = None,
@@ -63,9 +62,8 @@ def trace(
     Attention and vectors are those of one hypothesis, the best unless told; the others bring theirs along as far as
     they are small enough.
     """
-    own = translator.options
-    width = own.beam_size if beam_size is None else beam_size
-    options = SearchOptions(width, own.alpha if alpha is None else alpha, own.max_extra, n_best=width)
+    options = options or translator.options
+    options = msgspec.structs.replace(options, n_best=options.beam_size)
     source_ids = _checked(translator, text)
     steps, found = (
         beam(translator, source_ids, prefix or "", options)
@@ -82,7 +80,7 @@ def trace(
     return {
         "source": {"text": text, "language": translator.source_language, **_tokens(chosen.source)},
         "target": {"language": translator.target_language, "given": target is not None, "prefix": prefix or ""},
-        "beam": {"width": width, "alpha": options.alpha, "steps": steps},
+        "beam": {"width": options.beam_size, "alpha": options.alpha, "steps": steps},
         "heads": {kind: roles.record() for kind, roles in head_roles(translator, kept[0]).items()},
         "model": model_card(translator),
         "hypotheses": [

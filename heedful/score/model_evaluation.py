@@ -81,12 +81,8 @@ def evaluate_models(
     """Translate with saved models, several as an ensemble, and score; the models' search options are the defaults."""
     digest = weights_digest(find_model(models[0]).weights)
     translator = Translator.load(*models, device=device, engine=engine, precision=precision)
-    own = translator.options
-    translator.options = replace(
-        own,
-        beam_size=own.beam_size if beam_size is None else beam_size,
-        alpha=own.alpha if alpha is None else alpha,
-    )
+    given = {name: value for name, value in (("beam_size", beam_size), ("alpha", alpha)) if value is not None}
+    translator.options = msgspec.structs.replace(translator.options, **given)
     evaluated = evaluate_translator(translator, source, references, language=language, contrast=contrast)
     return replace(evaluated, weights_sha256=digest)
 

@@ -28,6 +28,7 @@ from heedful.serve.pairs import Pair
 from heedful.serve.parameters import Parameters
 from heedful.serve.queue import QueueClosedError, QueueFullError
 from heedful.serve.service import AUTO
+from heedful.translate.engine import SearchOptions
 
 LARGEST_TABLE = 1024  # positions, and dimensions
 EVENTS = "text/event-stream"
@@ -62,14 +63,17 @@ async def trace(request: Request) -> Response:
     given = await front.admitted(request)
     text = given.text("q")
     pair = _pair(front, given, text)
-    options = _search(front, given, pair) | {
-        "prefix": given.text("prefix", "") or None,
-        "target": given.text("target_text", "") or None,
-        "layers": chosen_layers(given),
-        "hypothesis": given.integer("hypothesis", 0),
-    }
-    front.limits.check_texts([text, options["prefix"] or "", options["target"] or ""])
-    look = partial(inspection.trace, text=text, **options)
+    prefix, target = given.text("prefix", ""), given.text("target_text", "")
+    front.limits.check_texts([text, prefix, target])
+    look = partial(
+        inspection.trace,
+        text=text,
+        options=_search(front, given, pair),
+        prefix=prefix or None,
+        target=target or None,
+        layers=chosen_layers(given),
+        hypothesis=given.integer("hypothesis", 0),
+    )
     found = await while_connected(request, front.service.look(pair, look))
     return JSONResponse(found)
 
@@ -92,13 +96,11 @@ def _side(side: Side) -> dict[str, Any]:
     return {"language": side.language, "sentences": side.document.units, "spaces": side.document.spaces}
 
 
-def _search(front: Front, given: Parameters, pair: Pair) -> dict[str, Any]:
+def _search(front: Front, given: Parameters, pair: Pair) -> SearchOptions:
     own = pair.translator.options
     beam_size, alpha = given.integer("beam_size", own.beam_size), given.number("alpha", own.alpha)
     front.limits.check_beam(beam_size)
-    if not 0 <= alpha <= 10:
-        raise RefusalError(400, f"Invalid request: alpha ({alpha:g}) is not within 0 and 10")
-    return {"beam_size": beam_size, "alpha": alpha}
+    return SearchOptions(beam_size, alpha, own.max_extra)
 
 
 def chosen_layers(given: Parameters) -> list[int] | None:

@@ -9,9 +9,10 @@ import asyncio
 import copy
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
+
+import msgspec
 
 from heedful.data import language_id
 from heedful.data.languages import has_spaces
@@ -244,9 +245,9 @@ class Service:
     async def _solve(
         self, pair: Pair, tasks: Sequence[TranslationTask], num_alternatives: int
     ) -> Iterator[Translation]:
-        options = pair.translator.options
-        n_best = num_alternatives + 1
-        options = replace(options, n_best=n_best, beam_size=max(options.beam_size, n_best), token_scores=False)
+        own, n_best = pair.translator.options, num_alternatives + 1
+        width = max(own.beam_size, n_best)
+        options = msgspec.structs.replace(own, n_best=n_best, beam_size=width, token_scores=False)
         units = [unit for task in tasks if task.pair is pair for unit in task.split.units]
         solve = partial(pair.translator.translate_batch, options=options)
         return iter(await self.queue.run((pair.source, pair.target, options), solve, units))

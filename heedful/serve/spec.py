@@ -136,7 +136,7 @@ def _inside(limits: Limits) -> Schema:
         source=TEXT,
         target=TEXT,
         beam_size=WHOLE | {"minimum": 1, "maximum": limits.beam},
-        alpha=NUMBER | {"minimum": 0, "maximum": 10},
+        alpha=NUMBER | {"minimum": 0, "maximum": 100},
         prefix=TEXT | {"description": "What the translation must begin with"},
         target_text=TEXT | {"description": "Look at this translation instead of the model's own"},
         layers=_list(WHOLE),

@@ -12,6 +12,8 @@ import math
 from dataclasses import dataclass, replace
 from itertools import compress
 
+import msgspec
+
 from heedful.data.tokenizer import Tokenizer
 from heedful.data.words import apart, could_begin, num_words, word_of_piece
 from heedful.errors import ConfigError, DataError, counted
@@ -71,7 +73,7 @@ def alternatives_at(
     part = translation.hypotheses[0].parts[part_number]
     request = Request(translation.source_ids[part_number], part.ids[:begin])
     eos = translator.tokenizer.eos_id
-    wanted = replace(options or translator.options, n_best=1, sampling=None, token_scores=False)
+    wanted = msgspec.structs.replace(options or translator.options, n_best=1, sampling=None, token_scores=False)
     limit = min(len(request.source_ids) + wanted.max_extra, translator.config.model.position_limit - 1)
     own = (eos, *part.ids[begin : begin + 1])
     next_tokens = _next_tokens(translator, request, own, count)

@@ -8,17 +8,17 @@ puts it behind each source, and behind each target that it scores. Engines know 
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import islice
-from numbers import Integral, Real
 from time import perf_counter
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 import torch
+from msgspec import Meta, Struct
 
+from heedful.config.settings import Count, DecodeConfig, Positive, check_fields
 from heedful.errors import ConfigError, DataError, counted
 from heedful.model.interface import TranslationModel
 from heedful.translate.search import Hypothesis
@@ -40,71 +40,31 @@ FIRST_WINDOW, LAST_WINDOW = 16, 4096  # requests read ahead: few at first, so th
 WINDOW_SECONDS = 5.0  # ... and then more, until a window takes so long
 
 
-@dataclass(frozen=True, slots=True)
-class Sampling:
-    """How tokens are drawn. A draw follows from the seed and the request's number in the stream."""
+class Sampling(Struct, frozen=True, forbid_unknown_fields=True):
+    """How tokens are drawn. A draw depends on the seed and on the request's number in the stream."""
 
-    temperature: float = 1.0  # below 1: likely tokens become likelier
-    top_k: int = 0  # draw from so many of the likeliest tokens; 0: from all
-    top_p: float = 1.0  # draw from the fewest of the likeliest tokens that have this share together
-    seed: int = 1
+    temperature: Annotated[float, Meta(gt=0.0, le=1e6)] = 1.0  # below 1, likely tokens become likelier
+    top_k: Count = 0  # draw from this many of the likeliest tokens; 0: from all
+    top_p: Annotated[float, Meta(gt=0.0, le=1.0)] = 1.0  # draw from the fewest likeliest tokens with this probability
+    seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 1
 
     def __post_init__(self) -> None:
-        _make_numbers_plain(self)
-        _check(
-            0 < self.temperature < math.inf,
-            f"temperature = {self.temperature} is not above 0; for the likeliest token do not sample",
-        )
-        _check(self.top_k >= 0, f"top_k = {self.top_k} is below 0 (0: all tokens)")
-        _check(0 < self.top_p <= 1, f"top_p = {self.top_p} is not above 0 and at most 1")
-        _check(0 <= self.seed < 2**63, f"seed = {self.seed} is not between 0 and 2^63")
+        check_fields(self)
 
 
-@dataclass(frozen=True, slots=True)
-class SearchOptions:
+class SearchOptions(DecodeConfig, frozen=True):
     """How to search (§6.1). A beam of 1 is greedy search; with `sampling`, `n_best` is the number of samples."""
 
-    beam_size: int = 4
-    alpha: float = 0.6  # of the length penalty
-    max_extra: int = 50  # an output may have so many tokens more than its source, eos not counted on either side
-    n_best: int = 1
+    n_best: Positive = 1
     sampling: Sampling | None = None
-    token_scores: bool = True  # if not, an engine that is quicker without them may leave `token_log_probs` empty
+    token_scores: bool = True  # if false, an engine may leave `token_log_probs` empty to save time
 
     def __post_init__(self) -> None:
-        _make_numbers_plain(self)
-        _check(self.beam_size >= 1, f"beam_size = {self.beam_size} is below 1; 1 is greedy search")
-        _check(0 <= self.alpha <= 100, f"alpha = {self.alpha} is not between 0 and 100; 0 is no length penalty")
-        _check(self.max_extra >= 0, f"max_extra = {self.max_extra} is below 0; 0: no output is longer than its source")
-        _check(self.n_best >= 1, f"n_best = {self.n_best} is below 1; 1 is the best hypothesis alone")
-        _check(
-            self.sampling is not None or self.n_best <= self.beam_size,
-            f"n_best = {self.n_best} is more than a beam of {self.beam_size} can give; raise beam_size",
-        )
-        _check(
-            self.sampling is None or isinstance(self.sampling, Sampling),
-            f"sampling = {self.sampling!r} is no Sampling, such as Sampling(temperature=0.8)",
-        )
-
-
-def _make_numbers_plain(options: Sampling | SearchOptions) -> None:
-    """As numpy counts, too: a card can hold Python's own numbers alone."""
-    for field in fields(options):
-        if field.type in ("int", "float"):
-            object.__setattr__(options, field.name, _plain(field.name, getattr(options, field.name), field.type))
-
-
-def _plain(name: str, value: object, kind: str) -> int | float:
-    if kind == "int" and isinstance(value, Integral) and not isinstance(value, bool):
-        return int(value)
-    if kind == "float" and isinstance(value, Real) and not isinstance(value, bool):
-        return float(value)
-    raise ConfigError(f"{name} = {value!r} is no {'whole number' if kind == 'int' else 'number'}")
-
-
-def _check(holds: bool, otherwise: str) -> None:
-    if not holds:
-        raise ConfigError(otherwise)
+        check_fields(self)
+        if self.sampling is None and self.n_best > self.beam_size:
+            raise ConfigError(
+                f"n_best = {self.n_best} is more than a beam of {self.beam_size} can give; raise beam_size"
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple, Self, TypeVar
 
+import msgspec
 import numpy as np
 
 from heedful.config.settings import Config
@@ -148,8 +149,7 @@ class Translator:
     def __init__(self, engine: Engine, tokenizer: Tokenizer, config: Config) -> None:
         self._engine, self.tokenizer, self.config = engine, tokenizer, config
         self._process = os.getpid()
-        decode = config.decode
-        self.options = SearchOptions(decode.beam_size, decode.alpha, decode.max_extra)
+        self.options = SearchOptions(**msgspec.structs.asdict(config.decode))
         self.cutter = Cutter(tokenizer, config.data.max_length, config.data.source_language)
         self._is_side_by_side = are_side_by_side(self.target_language)
         self._bulk = BulkEncoder(tokenizer, threads=min(8, os.cpu_count() or 1))
@@ -208,8 +208,8 @@ class Translator:
     ) -> list[Translation]:
         """One translation for each text, in order; sentence by sentence unless told not to split.
 
-        `dataclasses.replace(translator.options, n_best=4)` are the model's own options but for one; what new
-        `SearchOptions` are not told is the paper's.
+        `msgspec.structs.replace(translator.options, n_best=4)` changes one of the model's own options; a new
+        `SearchOptions` starts from the paper's values.
         """
         if isinstance(texts, str):
             raise TypeError("translate takes a list of texts; put the text in brackets: translate([text])")

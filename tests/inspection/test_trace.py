@@ -20,6 +20,7 @@ from heedful.errors import CheckpointError, DataError
 from heedful.inspection import heads
 from heedful.inspection.attention_map import KINDS, AttentionMap, Kind, attention_map, map_of_ids
 from heedful.inspection.trace import folder_card, look, model_card, positions, prepare, trace
+from heedful.translate.engine import SearchOptions
 from heedful.translate.translation import Translator
 from tests.small_translator import TEXT, save_translator, small_translator
 
@@ -110,9 +111,9 @@ def test_a_given_target_lists_the_training_examples_it_gives(translator: Transla
 
 def test_vectors_and_layers_of_a_long_sentence_are_sent_when_asked_for(translator: Translator) -> None:
     long = " ".join([TEXT[0]] * 13)
-    few = trace(translator, long, beam_size=1)
+    few = trace(translator, long, options=SearchOptions(beam_size=1))
     assert few["attention"]["encoder"]["layers"] == [1]
-    asked = trace(translator, long, beam_size=1, layers=[0])
+    asked = trace(translator, long, options=SearchOptions(beam_size=1), layers=[0])
     assert asked["attention"]["encoder"]["layers"] == [0]
     assert asked["vectors"]["kinds"]["cross"]["layers"] == [0]
     assert trace(translator, TEXT[0], vector_bytes=10)["vectors"] is None
@@ -122,10 +123,10 @@ def test_vectors_and_layers_of_a_long_sentence_are_sent_when_asked_for(translato
 
 def test_an_encoder_may_have_more_layers_than_the_decoder() -> None:
     deep = small_translator(num_encoder_layers=4)
-    asked = trace(deep, TEXT[0], beam_size=1, layers=[3])
+    asked = trace(deep, TEXT[0], options=SearchOptions(beam_size=1), layers=[3])
     assert [asked["attention"][kind]["layers"] for kind in KINDS] == [[], [3], []]
     assert [asked["vectors"]["kinds"][kind]["q"]["shape"][0] for kind in KINDS] == [0, 1, 0]
-    long = trace(deep, "the road because it was too tired and " * 6, beam_size=1)
+    long = trace(deep, "the road because it was too tired and " * 6, options=SearchOptions(beam_size=1))
     assert [long["attention"][kind]["layers"][-1] for kind in KINDS] == [1, 3, 1], "of each kind the last one"
 
 
@@ -152,7 +153,7 @@ def test_however_wide_the_beam_few_maps_are_in_memory(translator: Translator, mo
         return found
 
     monkeypatch.setattr("heedful.inspection.trace.map_of_ids", counted)
-    assert len(trace(translator, TEXT[0], beam_size=8)["hypotheses"]) == len(made) == 8
+    assert len(trace(translator, TEXT[0], options=SearchOptions(beam_size=8))["hypotheses"]) == len(made) == 8
     assert most <= 3, "the best, and one more while the one before it is let go"
 
 

@@ -804,7 +804,7 @@ def test_a_model_without_its_run_has_no_curves(client: TestClient) -> None:
     ("path", "body", "error"),
     [
         ("/api/trace", {"q": "a", "beam_size": 17}, "beam_size (17) is not within 1 and 16"),
-        ("/api/trace", {"q": "a", "alpha": -1}, "alpha (-1) is not within 0 and 10"),
+        ("/api/trace", {"q": "a", "alpha": -1}, "alpha = -1.0: expected float >= 0.0"),
         ("/api/trace", {"q": "a", "layers": ["x"]}, "layers must be whole numbers"),
         ("/api/trace", {"q": "a", "layers": [True]}, "layers must be whole numbers"),
         ("/api/trace", {"q": "a", "layers": [7]}, "layers = 7"),

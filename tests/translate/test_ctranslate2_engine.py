@@ -10,6 +10,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import pytest
 import torch
 
@@ -77,8 +78,8 @@ def assert_same(pair: Pair, requests: list[Request], options: SearchOptions) -> 
 
 @pytest.mark.parametrize("max_extra", [0, 6, 50])
 def test_greedy_tokens_are_those_of_the_torch_engine(pair: Pair, max_extra: int) -> None:
-    assert_same(pair, pair.requests, replace(GREEDY, max_extra=max_extra))
-    assert_same(pair, with_prefixes(pair.requests), replace(GREEDY, max_extra=max_extra))
+    assert_same(pair, pair.requests, msgspec.structs.replace(GREEDY, max_extra=max_extra))
+    assert_same(pair, with_prefixes(pair.requests), msgspec.structs.replace(GREEDY, max_extra=max_extra))
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0])
@@ -92,7 +93,7 @@ def test_the_best_of_a_beam_is_that_of_the_torch_engine(pair: Pair, alpha: float
 def test_some_outputs_end_by_themselves(tmp_path: Path) -> None:
     """Or the tests above would show nothing but what happens at the limit."""
     ours, _, requests = both(tmp_path, 1)
-    found = [best for best, *_ in ours.translate(requests, replace(GREEDY, max_extra=50))]
+    found = [best for best, *_ in ours.translate(requests, msgspec.structs.replace(GREEDY, max_extra=50))]
     limits = [len(request.source_ids) + 50 for request in requests]
     ended = [len(one.ids) < limit for one, limit in zip(found, limits, strict=True)]
     assert sum(ended) >= 10

@@ -7,7 +7,6 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import nullcontext
-from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -105,7 +104,7 @@ def translate(
     _note_unfinished(models)
     note_engine(translator)
     gc.freeze()  # what was loaded stays: nobody need look through it for garbage, again and again
-    options = replace(search_options(translator.options, **search), token_scores=form == "jsonl")
+    options = search_options(translator.options, token_scores=form == "jsonl", **search)
     details = _details(translator, models[0], device, alternatives, options) if alignments or form == "jsonl" else None
     prefixes = input_lines(prefix) if prefix else None
     translations = _translations(translator, file, options, prefixes, split)
@@ -232,24 +231,24 @@ def write_translations(
 
 def search_options(
     model: SearchOptions,
-    beam_size: int | None,
-    alpha: float | None,
-    max_extra: int | None,
+    *,
     greedy: bool,
-    n_best: int,
     sample: bool,
-    **sampling: Any,
+    temperature: float,
+    top_k: int,
+    top_p: float,
+    seed: int,
+    **flags: Any,
 ) -> SearchOptions:
-    """What the flags say over what the model's configuration says."""
-    from heedful.translate.engine import Sampling, SearchOptions
+    """The model's options, changed by the flags that are given."""
+    import msgspec
 
-    return SearchOptions(
-        beam_size=1 if greedy else (beam_size if beam_size is not None else max(model.beam_size, n_best)),
-        alpha=model.alpha if alpha is None else alpha,
-        max_extra=model.max_extra if max_extra is None else max_extra,
-        n_best=n_best,
-        sampling=Sampling(**sampling) if sample else None,
-    )
+    from heedful.translate.engine import Sampling
+
+    default_beam = 1 if greedy else max(model.beam_size, flags["n_best"])
+    given = {"beam_size": default_beam} | {name: value for name, value in flags.items() if value is not None}
+    sampling = Sampling(temperature, top_k, top_p, seed) if sample else None
+    return msgspec.structs.replace(model, sampling=sampling, **given)
 
 
 def _translations(
