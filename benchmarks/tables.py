@@ -19,7 +19,7 @@ from msgspec import Struct
 from benchmarks.command import parser, run
 from heedful.score.card import Card, Evaluation, Training, load_card
 from heedful.score.card_comparison import Row, cell, rows_by_recipe, scored_alike
-from heedful.score.card_tables import codes, machines, precisions, twice
+from heedful.score.card_tables import codes, machines, precisions, r_drop_remark
 from heedful.score.report import Report
 from heedful.score.tables import markdown_table
 
@@ -270,7 +270,7 @@ def _facts(row: Row) -> list[list[str]]:
         ["steps", f"{first.steps:,}; average of {len(first.averaged_steps)}; {precisions(*trainings)}"],
         [
             "target tokens",
-            f"{first.target_tokens:,}{twice(card.config)}; {speed.mean:,.0f} a second, validation included",
+            f"{first.target_tokens:,}{r_drop_remark(card.config)}; {speed.mean:,.0f} a second, validation included",
         ],
         ["time", f"{seconds.show(1)} s" + (f"; {hours.show(4)} GPU-hours" if hours else "")],
         ["machine", machines(*trainings)],

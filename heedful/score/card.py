@@ -101,11 +101,6 @@ class Evaluation(Struct, frozen=True, kw_only=True):
         search = f"beam{self.beam_size}-alpha{self.alpha}-{self.engine.replace(' ', '-')}"
         return f"{self.name}.{self.sha256[:8]}.{search}.txt"
 
-    def with_contrast_of(self, older: Evaluation) -> Evaluation:
-        """These scores with the contrastive accuracy of older scores of the same weights."""
-        report = msgspec.structs.replace(self.report, contrastive_accuracy=older.report.contrastive_accuracy)
-        return msgspec.structs.replace(self, contrast=older.contrast, report=report)
-
 
 class Card(Struct, frozen=True, kw_only=True):
     """The whole card. `config` is the resolved configuration; of a setting that is a file it has only the name."""
@@ -131,9 +126,11 @@ class Card(Struct, frozen=True, kw_only=True):
         A contrastive accuracy that is not measured again is kept, as the weights are the same.
         """
         others = [each for each in self.evaluations if each.key != evaluation.key]
-        for older in self.evaluations:
-            if older.key == evaluation.key and evaluation.contrast is None:
-                evaluation = evaluation.with_contrast_of(older)
+        older = next((each for each in self.evaluations if each.key == evaluation.key), None)
+        if older and evaluation.contrast is None:
+            accuracy = older.report.contrastive_accuracy
+            report = msgspec.structs.replace(evaluation.report, contrastive_accuracy=accuracy)
+            evaluation = msgspec.structs.replace(evaluation, contrast=older.contrast, report=report)
         return msgspec.structs.replace(self, evaluations=tuple(sorted([*others, evaluation], key=lambda e: e.key)))
 
 
@@ -171,12 +168,6 @@ def text_file(path: Path) -> TextFile:
     """What the card says of a file."""
     lines, digest = text_digest(path)
     return TextFile(path.name, lines, digest)
-
-
-def corpus(source: Sequence[Path], target: Sequence[Path], counts: dict[str, int], *, is_current: bool) -> Corpus:
-    """Aligned files and their counts; digests only if the files still hold what was read."""
-    look = text_file if is_current else lambda path: TextFile(path.name)
-    return Corpus(tuple(map(look, source)), tuple(map(look, target)), counts)
 
 
 def identify(source: TextFile, references: Sequence[TextFile]) -> tuple[str, str]:

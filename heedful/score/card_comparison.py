@@ -1,4 +1,4 @@
-"""Cards side by side: what they differ in, and which is better on the test sets that they share.
+"""Cards side by side: what they differ in, and which is better on the test sets that they part.
 
 Two cards are compared over the sentences of a test set (paired bootstrap), two recipes over their seeds (t-tests).
 It knows cards and figures; a single card is shown by `card_tables.py`.
@@ -78,7 +78,7 @@ class Block(Struct, frozen=True):
 
 
 def told_apart(cards: Sequence[Card], places: Sequence[str]) -> list[Card]:
-    """The cards; the name of those that share name and seed gets their place added."""
+    """The cards; the name of those that part name and seed gets their place added."""
     keys = [(card.name, card.training and card.training.seed) for card in cards]
     return [
         msgspec.structs.replace(card, name=f"{card.name} ({place})") if keys.count(key) > 1 else card
@@ -122,7 +122,7 @@ def _seed(card: Card) -> int | None:
 
 
 def _recipe(card: Card) -> bytes:
-    """What cards that differ only in the seed share: all other settings, text, vocabulary size, precision, history."""
+    """What cards that differ only in the seed part: all other settings, text, vocabulary size, precision, history."""
     config, training = _resolved(card), card.training
     config["train"].pop("seed", None)
     if training is None:
@@ -144,13 +144,13 @@ def _texts(training: Training) -> list[list[str]]:
 def _other_ends(training: Training, config: Layer) -> list[str]:
     """Earlier plans of the run's end under which its learning rate was another; "?" for one that is not known."""
     now, is_cooled = _end(**config["train"]), bool(config["train"].get("cooldown_steps"))
-    found, done = [], training.steps - sum(share.steps for share in training.shares)
-    for share in training.shares:
-        done, own = done + share.steps, _end(share.planned_steps, share.cooldown_steps)
-        if not share.planned_steps:
-            found += ["?"] if is_cooled and share is not training.shares[-1] else []
+    found, done = [], training.steps - sum(part.steps for part in training.shares)
+    for part in training.shares:
+        done, own = done + part.steps, _end(part.planned_steps, part.cooldown_steps)
+        if not part.planned_steps:
+            found += ["?"] if is_cooled and part is not training.shares[-1] else []
         elif cooldown(done, **own) != cooldown(done, **now):
-            found.append(f"{share.planned_steps:,}, {share.cooldown_steps:,} of them cooling down")
+            found.append(f"{part.planned_steps:,}, {part.cooldown_steps:,} of them cooling down")
     return found
 
 
@@ -208,16 +208,12 @@ def _line(row: Row, search: str, scored: Sequence[Scored]) -> Line:
 def _compared(line: Line, baseline: Sequence[Scored], scored: Sequence[Scored], over: Over) -> Line:
     """The line with its comparisons; rows of several seeds are not compared over sentences."""
     if over == "seeds":
-        return msgspec.structs.replace(line, seed_comparisons=compare_rows(baseline, scored))
+        tests = {name: compare_seeds(_by_seed(name, baseline), _by_seed(name, scored)) for name in (BLEU, CHRF)}
+        return msgspec.structs.replace(line, seed_comparisons=tests)
     if len(baseline) > 1 or len(scored) > 1:
         return line
     found = compare(baseline[0].evaluation, scored[0].evaluation)
     return msgspec.structs.replace(line, comparisons=found, caution=CAUTION if found else "")
-
-
-def compare_rows(baseline: Sequence[Scored], system: Sequence[Scored]) -> dict[str, SeedComparison]:
-    """t-tests over the seeds of two recipes."""
-    return {name: compare_seeds(_by_seed(name, baseline), _by_seed(name, system)) for name in (BLEU, CHRF)}
 
 
 def _by_seed(metric: str, scored: Sequence[Scored]) -> dict[str, float]:
@@ -241,12 +237,8 @@ def cell(values: Sequence[float | None]) -> Cell | None:
 def compare(baseline: Evaluation, system: Evaluation) -> dict[str, Comparison]:
     """Paired bootstrap on the sentence counts of both cards, under the same conditions."""
     shared = [name for name in (BLEU, CHRF) if name in baseline.sentence_counts and name in system.sentence_counts]
-    return {
-        name: paired_bootstrap(
-            name, unpack(name, baseline.sentence_counts[name]), unpack(name, system.sentence_counts[name])
-        )
-        for name in shared
-    }
+    both = {name: [unpack(name, each.sentence_counts[name]) for each in (baseline, system)] for name in shared}
+    return {name: paired_bootstrap(name, *counts) for name, counts in both.items()}
 
 
 FIGURES: dict[str, Callable[[Report], float | None]] = {
@@ -271,8 +263,9 @@ def _figures(evaluation: Evaluation) -> dict[str, float | None]:
 
 def side_by_side(rows: Sequence[Row], form: Form, over: Over = "sentences") -> str:
     """A table for each test set, after tables of how the rows were trained and in which settings they differ."""
+    heading = ["card", "seed", "pair", "parameters", "steps", "s", "target tokens/s", "GPU-hours", "machine", "code"]
     settings, tests = _setting_rows(rows), blocks(rows, over)
-    sections = [Section("Training", _training_rows(rows))]
+    sections = [Section("Training", [heading, *map(_training_row, rows)])]
     sections += [Section("Settings that differ", settings)] if len(settings) > 1 else []
     sections += [_block_section(block) for block in tests]
     show = show_markdown if form == "md" else show_text
@@ -328,11 +321,6 @@ def _history(training: Training, config: Layer) -> dict[str, str]:
     }
     ends = "; ".join(_other_ends(training, config))
     return texts | {"precision": precisions(training), "fine-tuned from": base(training), "planned before": ends}
-
-
-def _training_rows(rows: Sequence[Row]) -> Rows:
-    heading = ["card", "seed", "pair", "parameters", "steps", "s", "target tokens/s", "GPU-hours", "machine", "code"]
-    return [heading, *(_training_row(row) for row in rows)]
 
 
 def _training_row(row: Row) -> list[str]:

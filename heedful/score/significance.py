@@ -16,7 +16,7 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from heedful.errors import DataError
-from heedful.score.scores import NUM_RESAMPLES, References, bleu_metric, chrf_metric
+from heedful.score.scores import NUM_RESAMPLES, Chrf, References, bleu_metric
 
 SEED = 12345  # sacreBLEU's
 BLEU, CHRF = "BLEU", "chrF2"
@@ -35,7 +35,7 @@ class Comparison(Struct, frozen=True):
 
 def packed_counts(hypotheses: Sequence[str], references: References, *, tokenizer: str) -> dict[str, str]:
     """The counts of each metric for each sentence as short text: 32-bit integers, xz, base64."""
-    metrics = {BLEU: bleu_metric(tokenizer), CHRF: chrf_metric()}
+    metrics = {BLEU: bleu_metric(tokenizer), CHRF: Chrf()}
     counts = {name: metric._extract_corpus_statistics(hypotheses, references) for name, metric in metrics.items()}
     return {name: _pack(np.array(table), distance=4 * _ALIKE[name]) for name, table in counts.items()}
 
@@ -81,7 +81,7 @@ def paired_bootstrap(metric: str, baseline_NC: Counts, system_NC: Counts) -> Com
 
 
 def _metric(name: str) -> Any:
-    return bleu_metric("none") if name == BLEU else chrf_metric()  # counts are made: the tokenizer no longer matters
+    return bleu_metric("none") if name == BLEU else Chrf()  # counts are made: the tokenizer no longer matters
 
 
 def _score(metric: Any, sums_C: Counts) -> float:

@@ -46,7 +46,7 @@ from heedful.score.card_comparison import (
     told_apart,
 )
 from heedful.score.card_tables import to_markdown
-from heedful.score.evaluation import evaluate_files, evaluate_model
+from heedful.score.evaluation import evaluate, evaluate_files
 from heedful.score.model_card import new_card
 from heedful.score.model_evaluation import contrast_cases, evaluate_models, evaluate_translator, keep_on_card
 from heedful.score.provenance import Machine
@@ -386,9 +386,9 @@ def test_the_card_names_the_text_that_was_scored_whatever_its_file_holds_since(
 
     def changing(*arguments: Any, **settings: Any) -> Report:
         (tmp_path / "test.de").write_text("other text\n")
-        return evaluate_model(*arguments, **settings)
+        return evaluate(*arguments, **settings)
 
-    monkeypatch.setattr(model_evaluation, "evaluate_model", changing)
+    monkeypatch.setattr(model_evaluation, "evaluate", changing)
     evaluated(model, tmp_path)
     (evaluation,) = load_card(model).evaluations
     assert evaluation.references[0] == text_file(text / "test.de")
