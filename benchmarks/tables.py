@@ -1,4 +1,4 @@
-"""The result tables of docs/results.md and of both READMEs, written from the cards in results/ and from peers.toml.
+"""The tables of docs/results.md and the short ones of both READMEs, from the cards in results/ and from peers.toml.
 
     python -m benchmarks.tables           # write them (make tables)
     python -m benchmarks.tables --check   # say whether they are up to date
@@ -48,37 +48,24 @@ METRICS: dict[str, Callable[[Report], float | None]] = {
         None if report.contrastive_accuracy is None else 100 * report.contrastive_accuracy
     ),
 }
-IN_README = ("sacreBLEU", "pronoun accuracy, %")  # and what a peer has
+IN_SUMMARY = ("sacreBLEU", "pronoun accuracy, %")  # and what a peer has
 
 
 class Words(Struct, frozen=True, kw_only=True):
     """What the README's table says, in the README's language."""
 
-    heading: tuple[str, str, str, str, str]
+    heading: tuple[str, str, str]
     not_run: str
-    seeds: str
     phrases: tuple[tuple[str, str], ...] = ()  # patterns of English in a cell, and what stands in their place
 
 
 READMES = {
-    "README.md": Words(
-        heading=("recipe", "test set", "heedful", "others", "trained in"), not_run="not run by us", seeds="{} seeds"
-    ),
+    "README.md": Words(heading=("recipe", "sacreBLEU", "trained in"), not_run="not run by us"),
     "README.ko.md": Words(
-        heading=("레시피", "테스트 세트", "heedful", "다른 시스템", "학습 시간"),
+        heading=("레시피", "sacreBLEU", "학습 시간"),
         not_run="아직 돌려 보지 않음",
-        seeds="시드 {}개",
         phrases=(
-            (r"pronoun accuracy, %", "대명사 정확도(%)"),
-            (r"BLEU, lower-cased, tokenised", "BLEU(소문자, 토큰화)"),
-            (r"BLEU, tokenised, compounds split", "BLEU(토큰화, 복합어 분리)"),
-            (r"BLEU, tokenised", "BLEU(토큰화)"),
-            (r"text-only Transformer-tiny", "텍스트 전용 Transformer-tiny"),
-            (r"JoeyNMT 2\.3 after ([\d.]+) minutes on an H200", r"H200에서 \1분 학습한 JoeyNMT 2.3"),
-            (r"the paper, (base|big)", r"논문의 \1"),
             (r"\bbeam (\d+)", r"빔 \1"),
-            (r"\bgreedy\b", "그리디 탐색"),
-            (r"(\d+) checkpoints averaged", r"체크포인트 \1개 평균"),
             (r"(\d+) cores", r"코어 \1개"),
             (r"(?<=\d) s\b", "초"),
         ),
@@ -123,7 +110,7 @@ def read_rows(folder: Path) -> list[Row]:
     return rows_by_recipe([load_card(path) for path in sorted(folder.glob("*.json"))])
 
 
-# ---------------------------------------------------------------------------------------------------- the README
+# --------------------------------------------------------------------------------------------- the tables of recipes
 
 
 def card_files(folder: Path) -> dict[str, str]:
@@ -132,26 +119,45 @@ def card_files(folder: Path) -> dict[str, str]:
 
 
 def readme_table(rows: Sequence[Row], peers: Sequence[Peer], words: Words, files: Mapping[str, str]) -> str:
+    """One line for each recipe, then one for all that we have not run."""
+    lines = [[_linked(row, f"{RESULTS.name}/", files), _scores(row), _trained(row)] for row in rows]
+    ours = {row.name for row in rows}
+    missing = dict.fromkeys(f"`{peer.recipe}`" for peer in peers if peer.recipe and peer.recipe not in ours)
+    lines += [[", ".join(missing), words.not_run, ""]] if missing else []
+    said = [[_said(text, words) for text in line] for line in lines]
+    return "\n".join(markdown_table([[*words.heading], *said]))
+
+
+def _scores(row: Row) -> str:
+    """sacreBLEU on each test set, with the tokenizer unless it is the usual one."""
+    return "; ".join(_score(row, evaluations) for evaluations in _by_test(row))
+
+
+def _score(row: Row, evaluations: Sequence[Evaluation]) -> str:
+    first = evaluations[0]
+    remarks = [remark for remark in (_tokenizer(first), _search(row, first)) if remark]
+    about = f" ({'; '.join(remarks)})" if remarks else ""
+    return f"{first.name}{about} **{figure('sacreBLEU', evaluations)}**"
+
+
+def summary_table(rows: Sequence[Row], peers: Sequence[Peer], files: Mapping[str, str]) -> str:
     """One line for each recipe and test set, and for what others have and we have not run."""
-    table = [[*words.heading]]
+    table = [["recipe", "test set", "heedful", "others", "trained in"]]
     answered: set[Peer] = set()
     for row in rows:
         for evaluations in _by_test(row):
             beside = _beside(row.cards[0], evaluations[0], peers)
             answered |= set(beside)
-            line = [_linked(row, files), *_figures_line(row, evaluations, beside, words)]
-            table.append([_said(text, words) for text in line])
+            table.append([_linked(row, f"../{RESULTS.name}/", files), *_figures_line(row, evaluations, beside)])
     for peer in peers:
         if peer.recipe and peer not in answered and peer.recipe not in {row.name for row in rows}:
-            table.append(
-                [f"`{peer.recipe}`", f"{peer.test}, {peer.pair}", words.not_run, _said(_theirs(peer), words), ""]
-            )
+            table.append([f"`{peer.recipe}`", f"{peer.test}, {peer.pair}", "not run by us", _theirs(peer), ""])
     return "\n".join(markdown_table(table))
 
 
-def _linked(row: Row, files: Mapping[str, str]) -> str:
+def _linked(row: Row, folder: str, files: Mapping[str, str]) -> str:
     """The recipe, with a link to the card of each seed."""
-    cards = [f"[{card.config['train']['seed']}]({RESULTS.name}/{files[card.weights_sha256]})" for card in row.cards]
+    cards = [f"[{card.config['train']['seed']}]({folder}{files[card.weights_sha256]})" for card in row.cards]
     return f"`{row.name}` {' '.join(cards)}"
 
 
@@ -162,14 +168,14 @@ def _said(text: str, words: Words) -> str:
     return text
 
 
-def _figures_line(row: Row, evaluations: Sequence[Evaluation], peers: Sequence[Peer], words: Words) -> list[str]:
-    names = [name for name in METRICS if name in IN_README or name in {peer.metric for peer in peers}]
+def _figures_line(row: Row, evaluations: Sequence[Evaluation], peers: Sequence[Peer]) -> list[str]:
+    names = [name for name in METRICS if name in IN_SUMMARY or name in {peer.metric for peer in peers}]
     figures = [f"{_metric(name, evaluations)} **{value}**" for name in names if (value := figure(name, evaluations))]
-    card = row.cards[0]
-    remarks = [words.seeds.format(len(evaluations))] if len(evaluations) > 1 else []
+    card, search = row.cards[0], _search(row, evaluations[0])
+    remarks = [f"{len(evaluations)} seeds"] if len(evaluations) > 1 else []
     remarks += [_searched(card, evaluations[0])] if peers else []
     return [
-        f"{evaluations[0].name}, {card.source_language}-{card.target_language}{_search(row, evaluations[0])}",
+        f"{evaluations[0].name}, {card.source_language}-{card.target_language}" + (f"; {search}" if search else ""),
         "; ".join(figures) + (f" ({'; '.join(remarks)})" if remarks else ""),
         "; ".join(map(_theirs, peers)),
         _trained(row),
@@ -179,7 +185,7 @@ def _figures_line(row: Row, evaluations: Sequence[Evaluation], peers: Sequence[P
 def _search(row: Row, evaluation: Evaluation) -> str:
     """How it was searched, where a test set was searched in several ways."""
     names = [evaluations[0].name for evaluations in _by_test(row)]
-    return f"; {evaluation.search}" if names.count(evaluation.name) > 1 else ""
+    return evaluation.search if names.count(evaluation.name) > 1 else ""
 
 
 def _searched(card: Card, evaluation: Evaluation) -> str:
@@ -197,8 +203,14 @@ def figure(name: str, evaluations: Sequence[Evaluation]) -> str:
 
 def _metric(name: str, evaluations: Sequence[Evaluation]) -> str:
     """sacreBLEU's name says which tokenizer it used, unless that is the usual one."""
-    tokenizer = evaluations[0].report.tokenizer.name
-    return f"{name} ({tokenizer})" if name == "sacreBLEU" and tokenizer != "13a" else name
+    tokenizer = _tokenizer(evaluations[0])
+    return f"{name} ({tokenizer})" if name == "sacreBLEU" and tokenizer else name
+
+
+def _tokenizer(evaluation: Evaluation) -> str:
+    """Empty if it is the usual one."""
+    name = evaluation.report.tokenizer.name
+    return "" if name == "13a" else name
 
 
 def _theirs(peer: Peer) -> str:
@@ -232,20 +244,10 @@ def _trainings(row: Row) -> list[Training]:
 # ----------------------------------------------------------------------------------------------- docs/results.md
 
 
-def document(rows: Sequence[Row], peers: Sequence[Peer]) -> str:
-    """docs/results.md."""
-    parts = [
-        "# Results",
-        "Written by `make tables` from the cards in [results](../results) and the figures of others in "
-        "[results/peers.toml](../results/peers.toml); do not edit it. A card says all that a figure depends on, and "
-        "holds no text: `heedful card results/*.json --seeds` puts them side by side and tests recipes over "
-        "their seeds; without `--seeds` each card is compared with the first by paired bootstrap, which says nothing "
-        "about other seeds. "
-        "[evaluation.md](evaluation.md) says which BLEU is which.",
-        "A score of one card stands with its 95 % interval, one of several seeds with their standard deviation.",
-    ]
-    parts += [_chapter(row, peers) for row in rows] or ["There is no card yet."]
-    return "\n\n".join([*parts, _peer_chapter(peers)]) + "\n"
+def document(rows: Sequence[Row], peers: Sequence[Peer], files: Mapping[str, str]) -> str:
+    """What docs/results.md says of the cards: a summary, a chapter for each recipe, the figures of others."""
+    chapters = [_chapter(row, peers) for row in rows] or ["There is no card yet."]
+    return "\n\n".join([summary_table(rows, peers, files), *chapters, _peer_chapter(peers)])
 
 
 def _chapter(row: Row, peers: Sequence[Peer]) -> str:
@@ -320,7 +322,7 @@ def _peer_chapter(peers: Sequence[Peer]) -> str:
 
 
 def between_markers(text: str, table: str, name: str) -> str:
-    """The text with the table between its two markers."""
+    """The text with what is written here between its two markers."""
     new, count = re.subn(
         f"{re.escape(BEGIN)}.*?{re.escape(END)}", lambda _: f"{BEGIN}\n{table}\n{END}", text, flags=re.DOTALL
     )
@@ -331,11 +333,12 @@ def between_markers(text: str, table: str, name: str) -> str:
 def generated(root: Path = ROOT, results: Path = RESULTS) -> dict[Path, str]:
     """Every file that is written from the cards, and what it should say."""
     rows, peers, cards = read_rows(results), read_peers(results), card_files(results)
-    files = {root / DOCUMENT: document(rows, peers)}
-    for name, words in READMES.items():
-        text = (root / name).read_text(encoding="utf-8")
-        files[root / name] = between_markers(text, readme_table(rows, peers, words, cards), name)
-    return files
+    tables = {DOCUMENT: document(rows, peers, cards)}
+    tables |= {name: readme_table(rows, peers, words, cards) for name, words in READMES.items()}
+    return {
+        root / name: between_markers((root / name).read_text(encoding="utf-8"), table, name)
+        for name, table in tables.items()
+    }
 
 
 def stale(root: Path = ROOT, results: Path = RESULTS) -> list[Path]:

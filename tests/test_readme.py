@@ -41,12 +41,11 @@ def test_every_row_of_a_table_has_the_cells_of_its_head(name: str) -> None:
         assert [row for row in rows if cells(row) != cells(head)] == []
 
 
-@pytest.mark.parametrize("name", READMES)
-def test_the_python_example_runs(name: str, tmp_path: Path) -> None:
+def test_the_python_examples_run(tmp_path: Path) -> None:
     from heedful.data.grammar.corpus_files import write_corpus
 
     write_corpus(tmp_path, "en", "de", train_pairs=2000)
-    (example,) = blocks(name, "python")
+    (example,) = blocks("docs/guide.md", "python")
     quick = example.replace('"train.steps": 600', '"train.steps": 2')
     assert quick != example, "the example trains 600 steps"
     (notebook,) = blocks("docs/attention.md", "python")
@@ -64,7 +63,7 @@ def test_the_python_example_runs(name: str, tmp_path: Path) -> None:
     assert done.stdout.rstrip().endswith("</svg>")
 
 
-@pytest.mark.parametrize("name", [*READMES, "docs/guide.md"])
+@pytest.mark.parametrize("name", [*READMES, "docs/guide.md", "docs/evaluation.md"])
 def test_the_example_commands_are_commands_with_options_that_exist(name: str) -> None:
     examples = [line for block in blocks(name, "sh") for line in block.replace("\\\n", " ").splitlines()]
     ours = [line.split("|")[-1].split(">")[0].strip() for line in examples if "heedful " in line and line[:1] != "#"]
@@ -75,6 +74,13 @@ def test_the_example_commands_are_commands_with_options_that_exist(name: str) ->
         known = {option for parameter in command.params for option in parameter.opts} | {"-h"}
         used = {word for word in words[2:] if re.match(r"--?[a-z]", word)}
         assert used <= known, f"{line}: {used - known}"
+
+
+@pytest.mark.parametrize("name", READMES)
+def test_the_readme_is_a_page_and_a_half(name: str) -> None:
+    text = (ROOT / name).read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 125
+    assert len(re.sub(r"```.*?```", "", text, flags=re.DOTALL).split()) < 1000
 
 
 @pytest.mark.parametrize("name", READMES)
@@ -146,7 +152,7 @@ def test_the_time_of_the_demo_stands_in_the_results_alone() -> None:
     text = (ROOT / "docs" / "guide.md").read_text(encoding="utf-8")
     (row,) = [line for line in text.splitlines() if "`make demo`" in line]
     told = row[row.index("`make demo`") :].split(". ")[0]
-    assert "](../README.md#results)" in told
+    assert "](results.md)" in told
     assert not re.search(r"\d", told)
 
 
@@ -188,20 +194,18 @@ def test_the_evenings_reading_is_as_short_as_it_says() -> None:
         assert re.search(rf" {len(files)}\D.*2,200.*docs/paper\.md#an-evenings-reading", readme_line(name)), name
 
 
-def speed_rows(name: str) -> list[str]:
+def speed_rows() -> list[str]:
     """The last cell of each row of the table of speeds."""
-    machine = "one H200|2 CPU cores|H200 1개|CPU 코어 2개"
-    text = (ROOT / name).read_text(encoding="utf-8")
-    return re.findall(rf"^\| .+ \| .+ \| (?:{machine}) \| (.+) \|$", text, flags=re.MULTILINE)
+    text = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    return re.findall(r"^\| .+ \| .+ \| (?:one H200|2 CPU cores) \| (.+) \|$", text, flags=re.MULTILINE)
 
 
-@pytest.mark.parametrize("name", READMES)
-def test_every_speed_links_to_results_that_have_it_and_name_commit_date_and_machine(name: str) -> None:
+def test_every_speed_links_to_results_that_have_it_and_name_commit_date_and_machine() -> None:
     """Every number of a row stands in a result that the row links to, which may have more digits."""
-    rows = speed_rows(name)
+    rows = speed_rows()
     assert len(rows) > 5
     for row in rows:
-        links = re.findall(r"\]\((benchmarks/results/.+?\.json)\)", row)
+        links = re.findall(r"\]\(\.\./(benchmarks/results/.+?\.json)\)", row)
         assert links, row
         texts = [(ROOT / link).read_text(encoding="utf-8") for link in links]
         for result in map(json.loads, texts):
@@ -228,12 +232,13 @@ def readme_line(name: str) -> str:
     return next(line for line in text.splitlines() if "an-evenings-reading" in line)
 
 
-def test_every_make_target_that_the_readme_names_exists() -> None:
+def test_every_make_target_that_a_page_names_exists() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    targets = re.findall(r"^make (\w+)", "\n".join(blocks("README.md", "sh")), flags=re.MULTILINE)
-    assert set(targets) >= {"demo", "test"}
-    for target in targets:
-        assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE)
+    pages = {name: (ROOT / name).read_text(encoding="utf-8") for name in [*READMES, "CONTRIBUTING.md", *DOCS]}
+    named = {name: set(re.findall(r"(?:^|`)make (\w+)", text, flags=re.MULTILINE)) for name, text in pages.items()}
+    assert all(named[name] >= {"demo", "test"} for name in READMES)
+    assert named["CONTRIBUTING.md"] >= {"test", "walk"}
+    assert set().union(*named.values()) <= set(re.findall(r"^(\w+):", makefile, flags=re.MULTILINE))
 
 
 def test_without_a_browser_the_tests_say_that_the_page_was_not_tested() -> None:

@@ -40,10 +40,10 @@ def test_every_recipe_is_valid_and_says_how_it_is_run(path: Path) -> None:
 
 
 def test_the_examples_fetch_text_to_where_they_look_for_it() -> None:
-    """A data set goes to data/NAME, in recipes, READMEs and help alike; data/ is not committed."""
-    places = [ROOT / "README.md", ROOT / "README.ko.md", *RECIPES]
+    """A data set goes to data/NAME, in recipes, documents and help alike; data/ is not committed."""
+    places = [ROOT / "docs" / "evaluation.md", *RECIPES]
     fetched = {place.name: re.findall(r"heedful fetch (\S+) -o (\S+)", place.read_text("utf-8")) for place in places}
-    assert {len(found) for name, found in fetched.items() if re.match("README|multi30k|wmt14", name)} == {1}
+    assert {len(found) for name, found in fetched.items() if re.match("evaluation|multi30k|wmt14", name)} == {1}
     assert all(folder == f"data/{name}" for found in fetched.values() for name, folder in found)
     for path in RECIPES:
         files = re.findall(r" (?:-s|-t|--valid-source|--valid-target) (\S+)/", path.read_text(encoding="utf-8"))
