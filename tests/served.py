@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 
 import uvicorn
 from starlette.applications import Starlette
@@ -28,8 +29,10 @@ class ShoutingEngine(Engine):
     def computing(self, options: SearchOptions) -> Computing:
         return Computing("a fake", "cpu")
 
-    def translate(self, requests: Iterable[Request], options: SearchOptions) -> Iterator[list[Hypothesis]]:
-        texts = [TOKENIZER.decode(request.source_ids) for request in requests]
+    def translate_windows(
+        self, windows: Iterable[Sequence[Request]], options: SearchOptions
+    ) -> Iterator[list[Hypothesis]]:
+        texts = [TOKENIZER.decode(request.source_ids) for request in chain.from_iterable(windows)]
         self.before(texts)
         for text in texts:
             yield [_hypothesis(text + "!" * rank, -float(rank)) for rank in range(1, options.n_best + 1)]

@@ -18,7 +18,6 @@ from threading import Lock
 from typing import Literal, get_args
 from weakref import WeakKeyDictionary
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -27,8 +26,8 @@ from heedful.data.words import apart, num_words, word_of_piece
 from heedful.errors import ConfigError, DataError
 from heedful.model.attention import Recorder
 from heedful.model.layers import AddAndNorm
-from heedful.model.packed import pack_source, pack_target, shift_right
 from heedful.model.transformer import Transformer
+from heedful.translate.forced import forced_batch
 from heedful.translate.translation import Translator, one_line
 
 Kind = Literal["cross", "encoder", "decoder"]
@@ -110,7 +109,7 @@ def map_of_ids(translator: Translator, source_ids: Sequence[int], target_ids: Se
         raise DataError("there is no text to look at: the sentence is blank")
     source = tokens_of(tokenizer, [*source_ids, tokenizer.eos_id], translator.source_language)
     target = tokens_of(tokenizer, [*target_ids, tokenizer.eos_id], translator.target_language)
-    reading = read(model, source.ids, target.ids)
+    reading = read(model, source_ids, target_ids)
     weights = {kind: _weights(reading, kind) for kind in KINDS}
     return AttentionMap(source, target, shifted(target), weights, reading)
 
@@ -133,13 +132,10 @@ def the_model(translator: Translator) -> Transformer:
 
 @torch.no_grad()
 def read(model: Transformer, source_ids: Sequence[int], target_ids: Sequence[int]) -> Reading:
-    """One forced pass; the ids end with eos."""
-    source, target = np.array(source_ids, dtype=np.int64), np.array(target_ids, dtype=np.int64)
-    lengths, target_lengths = np.array([len(source)]), np.array([len(target)])
-    packed = pack_source(source, lengths).to(model.device)
-    target_in = pack_target(shift_right(target), target_lengths, lengths).to(model.device)
+    """One forced pass; the ids come without eos."""
+    source, target_in = forced_batch([source_ids], [target_ids], model.device)
     with _one_at_a_time, model.recorded_attention() as recorders, recorded_residuals(model) as residuals:
-        logits_TV = model(packed, target_in)
+        logits_TV = model(source, target_in)
     return Reading(logits_TV.float().log_softmax(dim=-1).cpu(), recorders, residuals)
 
 

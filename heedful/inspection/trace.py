@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -23,10 +22,10 @@ from heedful.inspection.attention_map import KINDS, AttentionMap, Kind, Tokens, 
 from heedful.inspection.calculation import halves, num_vector_bytes, vectors
 from heedful.inspection.heads import has_grammar, head_roles, known_roles
 from heedful.model.embedding import sinusoids
-from heedful.model.packed import pack_source
 from heedful.model.sizes import count, shapes_of
 from heedful.score.card import load_card
 from heedful.translate.engine import Request, SearchOptions, length_limit
+from heedful.translate.forced import packed_sources
 from heedful.translate.search import (
     BeamRule,
     BeamStep,
@@ -155,12 +154,12 @@ def beam(
     prefix_ids = tokenizer.encode(one_line(prefix)) if prefix else []
     limit = length_limit(Request(source_ids, prefix_ids), options, position_limit=model.position_limit)
     rule = BeamRule(options.beam_size, options.alpha, options.n_best)
-    source = np.array([*source_ids, tokenizer.eos_id], dtype=np.int64)
+    source = packed_sources([source_ids], model.device)
     with torch.no_grad():
-        memory = model.encode(pack_source(source, np.array([len(source)])).to(model.device))
+        memory = model.encode(source)
     decoder = model.new_decoder()
-    state = decoder.empty(1, rule.width, sources=len(source))
-    state.admit(memory, [0], longest=len(source))
+    state = decoder.empty(1, rule.width, sources=source.longest)
+    state.admit(memory, [0], longest=source.longest)
     search = Search(rule, new_beams(rule, [limit], prefixes=[prefix_ids], like=memory.hidden_SD))
     history = History(limit + 1)
     steps: list[list[dict[str, Any]]] = []

@@ -10,7 +10,6 @@ from heedful.data import language_id
 from heedful.data.language_id import LanguageModel
 from heedful.errors import ConfigError
 from heedful.model.checkpoint import find_model, load_config
-from heedful.serve.serving import ServingTranslator
 from heedful.translate.translation import Translator
 
 
@@ -18,7 +17,7 @@ from heedful.translate.translation import Translator
 class Pair:
     """A language pair in one direction, and its translator."""
 
-    translator: ServingTranslator
+    translator: Translator
     folder: Path | None = None  # the first of its models, as the user named it
     languages: LanguageModel = field(default_factory=LanguageModel)
 
@@ -35,7 +34,7 @@ class Pair:
 
 def load_pairs(models: Sequence[Path | Translator], *, device: str = "auto", engine: str = "auto") -> list[Pair]:
     """Load the models of all pairs; a `Translator` is used as it is."""
-    pairs = [Pair(ServingTranslator.of(model)) for model in models if isinstance(model, Translator)]
+    pairs = [Pair(model) for model in models if isinstance(model, Translator)]
     folders: dict[tuple[str, str], list[Path]] = {}
     for model in models:
         if isinstance(model, Path):
@@ -44,7 +43,7 @@ def load_pairs(models: Sequence[Path | Translator], *, device: str = "auto", eng
     for names in folders.values():
         home = find_model(names[0]).config.parent
         translator = Translator.load(*names, device=device, engine=engine)
-        pairs.append(Pair(ServingTranslator.of(translator), names[0], language_id.load(home)))
+        pairs.append(Pair(translator, names[0], language_id.load(home)))
     _check_languages(pairs)
     return pairs
 

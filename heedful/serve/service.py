@@ -24,6 +24,7 @@ from heedful.serve.queue import BatchQueue, QueueClosedError, QueueFullError
 from heedful.translate.alignment import Aligner, Alignment, choice_for
 from heedful.translate.documents.markup import Markup
 from heedful.translate.documents.paragraphs import Division, Document
+from heedful.translate.engine import SearchOptions
 from heedful.translate.opening import search_engine
 from heedful.translate.translation import Translation, Translator
 
@@ -71,6 +72,20 @@ def _aligner(pair: Pair, translator: Translator) -> Aligner | None:
     model, tokenizer = looking.engine.models[0], looking.tokenizer
     languages = pair.source, pair.target
     return Aligner(model, tokenizer, choice_for(model, tokenizer, languages), languages)
+
+
+def translate_sentences(
+    translator: Translator, options: SearchOptions, texts: Sequence[str]
+) -> Iterator[tuple[int, Translation]]:
+    """The number of each sentence and its translation, as they are found.
+
+    A text without a letter or a digit (a dash, a bullet, the full stop after a tag) means the same in every language
+    and is kept: a model would make a sentence of it.
+    """
+    numbers = [number for number, text in enumerate(texts) if any(map(str.isalnum, text))]
+    for place, translation in translator.translate_batch([texts[number] for number in numbers], options):
+        yield numbers[place], translation
+    yield from ((n, Translation(text, text, (), 0)) for n, text in enumerate(texts) if not any(map(str.isalnum, text)))
 
 
 class Service:
@@ -249,7 +264,7 @@ class Service:
         width = max(own.beam_size, n_best)
         options = msgspec.structs.replace(own, n_best=n_best, beam_size=width, token_scores=False)
         units = [unit for task in tasks if task.pair is pair for unit in task.split.units]
-        solve = partial(pair.translator.translate_batch, options=options)
+        solve = partial(translate_sentences, pair.translator, options)
         return iter(await self.queue.run((pair.source, pair.target, options), solve, units))
 
 

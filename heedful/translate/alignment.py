@@ -27,7 +27,6 @@ from pathlib import Path
 from typing import Self, TypeAlias
 
 import msgspec
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -41,8 +40,8 @@ from heedful.errors import ConfigError, DataError
 from heedful.model.checkpoint import load_model
 from heedful.model.device import choose_device
 from heedful.model.interface import RecordedAttention, TranslationModel
-from heedful.model.packed import pack_source, pack_target, shift_right
 from heedful.translate.export.cache import cache_file
+from heedful.translate.forced import forced_batch
 from heedful.translate.translation import Translation, one_line
 
 Alignment: TypeAlias = tuple[tuple[int, int], ...]
@@ -250,12 +249,10 @@ def ways_to_look(model: TranslationModel, source_ids: Sequence[int], target_ids:
 
 
 def _recorded(model: TranslationModel, source_ids: Sequence[int], target_ids: Sequence[int]) -> RecordedAttention:
-    """What one forced pass looked at."""
-    source, target = (np.array([*ids, Tokenizer.eos_id], dtype=np.int64) for ids in (source_ids, target_ids))
-    lengths, target_lengths = np.array([len(source)]), np.array([len(target)])
+    """The attention in one forced pass."""
+    source, target_in = forced_batch([source_ids], [target_ids], model.device)
     with model.recorded_attention() as attention:
-        memory = model.encode(pack_source(source, lengths).to(model.device))
-        model.decode(pack_target(shift_right(target), target_lengths, lengths).to(model.device), memory)
+        model.decode(target_in, model.encode(source))
     if not attention.get("cross"):
         raise ConfigError(f"words cannot be aligned by model.family = {model.family!r}: its decoder has no attention")
     return attention

@@ -23,7 +23,7 @@ import torch
 
 from heedful.data.tokenizer import Tokenizer
 from heedful.errors import CheckpointError, ConfigError, DataError, DivergedError
-from heedful.translate.engine import Computing, Engine, Request, SearchOptions, length_limit, windows
+from heedful.translate.engine import Computing, Engine, Request, SearchOptions, length_limit
 from heedful.translate.export.ctranslate2 import library
 from heedful.translate.search import Hypothesis, length_penalty
 
@@ -44,7 +44,7 @@ class _Found:
 class _Submitted:
     """A window of requests on its way; `results` are those of the requests at the places `free`."""
 
-    window: list[Request]
+    window: Sequence[Request]
     limits: list[int]
     free: list[int]
     results: list[Any]
@@ -72,19 +72,21 @@ class CTranslate2Engine(Engine):
         """In the numbers that CTranslate2 chose for this CPU."""
         return Computing(f"ctranslate2 {self.translator.compute_type}", "cpu")
 
-    def translate(self, requests: Iterable[Request], options: SearchOptions) -> Iterator[list[Hypothesis]]:
-        """The hypotheses of each request, in order; a window of them at a time."""
+    def translate_windows(
+        self, windows: Iterable[Sequence[Request]], options: SearchOptions
+    ) -> Iterator[list[Hypothesis]]:
+        """The hypotheses of each request, in order."""
         if options.sampling is not None:
             raise ConfigError("the ctranslate2 engine does not sample; the torch engine does (--engine torch)")
         submitted: deque[_Submitted] = deque()
-        for window in windows(requests):
+        for window in windows:
             submitted.append(self._submit(window, options))
             if len(submitted) > 1:  # the workers go on with this window while the one before it is read
                 yield from self._collect(submitted.popleft(), options)
         while submitted:
             yield from self._collect(submitted.popleft(), options)
 
-    def _submit(self, window: list[Request], options: SearchOptions) -> _Submitted:
+    def _submit(self, window: Sequence[Request], options: SearchOptions) -> _Submitted:
         """Nothing is searched for where the prefix is all that the limit allows."""
         limits = [self._limit(request, options) for request in window]
         free = [n for n, request in enumerate(window) if limits[n] > len(request.prefix_ids)]
@@ -116,7 +118,7 @@ class CTranslate2Engine(Engine):
                 f"eos included; where they are sinusoids the torch engine takes any length (--engine torch)"
             )
 
-    def _search(self, requests: list[Request], limit: int, options: SearchOptions) -> list[Any]:
+    def _search(self, requests: Sequence[Request], limit: int, options: SearchOptions) -> list[Any]:
         """Results to come, one for each request."""
         prefixes = [self._tokens(request.prefix_ids) for request in requests]
         results: list[Any] = self.translator.translate_batch(
@@ -176,7 +178,7 @@ class CTranslate2Engine(Engine):
     # ------------------------------------------------------------------------------------------------------- ranking
 
     def _ranked(
-        self, window: list[Request], found: list[list[_Found]], options: SearchOptions
+        self, window: Sequence[Request], found: list[list[_Found]], options: SearchOptions
     ) -> list[list[Hypothesis]]:
         """By the paper's score, the best n."""
         scores = self._forced_scores(window, found, options)
@@ -187,7 +189,7 @@ class CTranslate2Engine(Engine):
         return ranked
 
     def _forced_scores(
-        self, window: list[Request], found: list[list[_Found]], options: SearchOptions
+        self, window: Sequence[Request], found: list[list[_Found]], options: SearchOptions
     ) -> Iterator[list[float]]:
         """For each hypothesis the log-probabilities of its tokens and its eos, or nothing where nothing is asked."""
         asked = [options.token_scores or one.log_prob is None for one in chain(*found)]

@@ -1,9 +1,9 @@
-"""Engines: token ids in, hypotheses out. One interface, whatever computes.
+"""Engines: token ids in, hypotheses out; one interface for everything that can search.
 
-An engine takes a stream of requests and gives their hypotheses in the same order, as they come: it reads ahead no
-further than a window, so that memory stays bounded whatever the length of the stream. What comes out for a request does
-not depend on the other requests, but for rounding, of bfloat16 on a GPU above all. Ids never hold the eos; an engine
-puts it behind each source, and behind each target that it scores. Engines know no text.
+An engine takes requests as a stream and gives their hypotheses in the same order. It reads at most a window or two
+ahead, so memory stays bounded however long the stream is. A result does not depend on the other requests, except for
+rounding (mostly of bfloat16 on a GPU). Ids never include the eos: an engine adds it to each source, and to each target
+that it scores. Engines know no text.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ __all__ = [
 
 Item = TypeVar("Item")
 
-FIRST_WINDOW, LAST_WINDOW = 16, 4096  # requests read ahead: few at first, so that the first results come soon ...
-WINDOW_SECONDS = 5.0  # ... and then more, until a window takes so long
+FIRST_WINDOW, LAST_WINDOW = 16, 2048  # items read ahead: few at first, so that the first results come soon,
+WINDOW_SECONDS = 5.0  # and twice as many each time until a window takes this long
 
 
 class Sampling(Struct, frozen=True, forbid_unknown_fields=True):
@@ -89,9 +89,9 @@ def length_limit(request: Request, options: SearchOptions, *, position_limit: in
     return limit
 
 
-def windows(requests: Iterable[Item]) -> Iterator[list[Item]]:
-    """Requests in parts that grow while whoever takes them is quick."""
-    stream, size = iter(requests), FIRST_WINDOW
+def windows(items: Iterable[Item]) -> Iterator[list[Item]]:
+    """The items in lists that grow as long as the caller asks for the next one soon."""
+    stream, size = iter(items), FIRST_WINDOW
     while window := list(islice(stream, size)):
         begin = perf_counter()
         yield window
@@ -131,9 +131,15 @@ class Engine(ABC):
     def computing(self, options: SearchOptions) -> Computing:
         """What it searches by, with such options."""
 
-    @abstractmethod
     def translate(self, requests: Iterable[Request], options: SearchOptions) -> Iterator[list[Hypothesis]]:
-        """The hypotheses of each request, best first (samples: as they were drawn), in the order of the requests."""
+        """The hypotheses of each request, best first (samples: as drawn), in the order of the requests."""
+        return self.translate_windows(windows(requests), options)
+
+    @abstractmethod
+    def translate_windows(
+        self, windows: Iterable[Sequence[Request]], options: SearchOptions
+    ) -> Iterator[list[Hypothesis]]:
+        """The same for requests that come in windows: each is searched together."""
 
     @abstractmethod
     def score(self, pairs: Iterable[tuple[Sequence[int], Sequence[int]]]) -> Iterator[list[float]]:

@@ -65,9 +65,11 @@ class AutoEngine(Engine):
         """The model of our own engine."""
         return self.torch.models
 
-    def translate(self, requests: Iterable[Request], options: SearchOptions) -> Iterator[list[Hypothesis]]:
-        """By CTranslate2; samples, and what prefers length by more than it can tell, by our own engine."""
-        return self._searching(options).translate(requests, options)
+    def translate_windows(
+        self, windows: Iterable[Sequence[Request]], options: SearchOptions
+    ) -> Iterator[list[Hypothesis]]:
+        """By CTranslate2; by our own engine for samples, and for a length penalty too strong for CTranslate2."""
+        return self._searching(options).translate_windows(windows, options)
 
     def computing(self, options: SearchOptions) -> Computing:
         """As the engine says that translates."""

@@ -16,16 +16,14 @@ from contextlib import AbstractContextManager
 from functools import cached_property
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from heedful.data.tokenizer import Tokenizer
 from heedful.errors import ConfigError, DivergedError
 from heedful.model.device import explained_out_of_memory
 from heedful.model.interface import Decoder, Memory, State, TranslationModel
-from heedful.model.packed import Packed, pack_source, pack_target, shift_right
-from heedful.translate.engine import Computing, Engine, Request, SearchOptions, length_limit, windows
+from heedful.translate.engine import Computing, Engine, Request, SearchOptions, length_limit
+from heedful.translate.forced import forced_batch, packed_sources, with_eos
 from heedful.translate.sampling import SampleRule, greedy_rule
 from heedful.translate.search import BeamRule, History, Hypothesis, Rule, Search, beam_steps, new_beams
 
@@ -80,20 +78,20 @@ class TorchEngine(Engine):
         """In the models' own numbers."""
         return Computing(f"torch {str(self.models[0].dtype).removeprefix('torch.')}", self.device.type, self.reason)
 
-    def translate(self, requests: Iterable[Request], options: SearchOptions) -> Iterator[list[Hypothesis]]:
+    def translate_windows(
+        self, windows: Iterable[Sequence[Request]], options: SearchOptions
+    ) -> Iterator[list[Hypothesis]]:
         """The hypotheses of each request, in order."""
+        first = 0  # its number in the stream
         with self.explained("a smaller beam needs less"):
-            yield from self._in_windows(requests, options)
+            for window in windows:
+                found = dict(self.in_runs(enumerate(window, first), options))
+                yield from (found[number] for number in range(first, first + len(window)))
+                first += len(window)
 
     def explained(self, remedy: str) -> AbstractContextManager[None]:
         """Too little memory is told in one line, with a remedy."""
         return explained_out_of_memory(f"the sentences do not fit {self.device}; {remedy}, or take another device")
-
-    def _in_windows(self, requests: Iterable[Request], options: SearchOptions) -> Iterator[list[Hypothesis]]:
-        """A window of them at a time."""
-        for window in windows(enumerate(requests)):
-            found = dict(self.in_runs(window, options))
-            yield from (found[number] for number, _ in window)
 
     def translate_batch(
         self, requests: Sequence[Request], options: SearchOptions
@@ -120,31 +118,29 @@ class TorchEngine(Engine):
             for batch in _in_budget(pairs, budget):
                 yield from self._score_batch(batch)
 
-    @torch.no_grad()
     def _score_batch(self, pairs: list[tuple[Sequence[int], Sequence[int]]]) -> list[list[float]]:
-        source, lengths_N = _joined([source for source, _ in pairs])
-        target, target_lengths_N = _joined([target for _, target in pairs])
-        packed = pack_source(source, lengths_N).to(self.device)
-        target_in = pack_target(shift_right(target), target_lengths_N, lengths_N).to(self.device)
-        logits = [model(packed, target_in) for model in self.models]
-        target_T1 = torch.from_numpy(target).to(self.device)[:, None]
-        scores_T = _mean_log_probs(logits).gather(1, target_T1).squeeze(1)
-        return [part.tolist() for part in scores_T.cpu().split(target_lengths_N.tolist())]
+        sources, targets = zip(*pairs, strict=True)
+        target_T, lengths_N = with_eos(targets)
+        log_probs_TV = _mean_log_probs(self._forced_logits(sources, targets))
+        scores_T = log_probs_TV.gather(1, torch.from_numpy(target_T).to(self.device)[:, None]).squeeze(1)
+        return [part.tolist() for part in scores_T.cpu().split(lengths_N.tolist())]
 
-    @torch.no_grad()
     def next_tokens(self, request: Request, count: int) -> list[tuple[int, float]]:
-        """The likeliest tokens behind the prefix, and their probabilities."""
-        source, lengths_1 = _joined([request.source_ids])
-        target, target_lengths_1 = _joined([request.prefix_ids])
-        packed = pack_source(source, lengths_1).to(self.device)
-        target_in = pack_target(shift_right(target), target_lengths_1, lengths_1).to(self.device)
-        probs_V = _mean_log_probs([model(packed, target_in)[-1] for model in self.models]).exp()
+        """The likeliest tokens after the prefix, and their probabilities."""
+        logits = self._forced_logits([request.source_ids], [request.prefix_ids])
+        probs_V = _mean_log_probs([logits_TV[-1] for logits_TV in logits]).exp()
         best = probs_V.topk(min(count, probs_V.numel()))
         return list(zip(best.indices.tolist(), best.values.tolist(), strict=True))
 
+    @torch.no_grad()
+    def _forced_logits(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[Tensor]:
+        """The logits of each model at every token of the targets."""
+        source, target_in = forced_batch(sources, targets, self.device)
+        return [model(source, target_in) for model in self.models]
+
     def encode(self, sources: Sequence[Sequence[int]]) -> tuple[list[Memory], int]:
         """The memory of the sentences in each model, and the length of the longest, eos included."""
-        packed: Packed = pack_source(*_joined(sources)).to(self.device)
+        packed = packed_sources(sources, self.device)
         return [model.encode(packed) for model in self.models], packed.longest
 
     def max_length(self, request: Request, options: SearchOptions) -> int:
@@ -168,12 +164,6 @@ def _in_budget(
         used += tokens
     if batch:
         yield batch
-
-
-def _joined(sentences: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
-    """Sentences in one row, each with its eos; and their lengths."""
-    ids = np.concatenate([[*sentence, Tokenizer.eos_id] for sentence in sentences]).astype(np.int64)
-    return ids, np.array([len(sentence) + 1 for sentence in sentences], dtype=np.int64)
 
 
 def _mean_log_probs(logits: Sequence[Tensor]) -> Tensor:

@@ -2,9 +2,12 @@
 
 A line is translated sentence by sentence (`data/splitting.py`), or as one segment with `split=False`. A segment with
 more pieces than the model's training text had (`data.max_length`) is cut (`data/cutting.py`). The translations of a
-line's parts are joined again. A blank line gives an empty one and asks no model. What comes out never holds a line
-break. Lines stream through: order is kept, and no more than the engine's window is in memory. How ids become hypotheses
-(§6.1) is the engine's affair; here nobody knows weights or tensors.
+line's parts are joined again. A blank line has a blank translation. A translation never holds a line break.
+
+Lines stream through in order, in bounded memory. Two buffers lie between stdin and the engine: the lines that have
+arrived (`bursts` in `data/lines.py`; a file needs none), and a window of lines, which are encoded together and whose
+parts the engine searches together. The first window is small, so that the first results come soon. How ids become
+hypotheses (§6.1) is up to the engine; this module knows no weights and no tensors.
 """
 
 from __future__ import annotations
@@ -12,13 +15,12 @@ from __future__ import annotations
 import math
 import os
 import sys
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, islice, repeat, zip_longest
+from itertools import chain, islice, repeat, tee, zip_longest
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, Self
 
 import msgspec
 import numpy as np
@@ -33,15 +35,12 @@ from heedful.model.device import choose_device
 from heedful.model.interface import TranslationModel
 from heedful.model.registry import register
 from heedful.translate.combining import best_combinations
-from heedful.translate.engine import Engine, Request, SearchOptions, length_limit
+from heedful.translate.engine import Engine, Request, SearchOptions, length_limit, windows
 from heedful.translate.opening import ENGINES, open_engine
 from heedful.translate.search import Hypothesis
 
-Item = TypeVar("Item")
-
-FIRST_CHUNK, LAST_CHUNK = 16, 1024  # lines that are encoded together
-FEW_LINES = 16  # fewer are encoded one by one
-_NONE: Any = object()  # where lines, or prefixes, have come to an end before the others
+FEW_TEXTS = 16  # fewer are encoded one by one
+_NONE: Any = object()  # fills up for lines, or prefixes, that have come to an end before the others
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,10 +136,17 @@ class ScoredPair:
 
 
 class _Line(NamedTuple):
+    """A line as it was read: its parts, and what the translation of the first one must begin with."""
+
     source: str
-    prefix: str
     parts: tuple[Part, ...]
     is_cut: bool
+    prefix_ids: Sequence[int]
+
+    @property
+    def requests(self) -> list[Request]:
+        """What the engine is asked for."""
+        return [Request(part.ids, () if place else self.prefix_ids) for place, part in enumerate(self.parts)]
 
 
 class Translator:
@@ -241,69 +247,51 @@ class Translator:
     def _stream(
         self, lines: Iterable[str], options: SearchOptions, prefixes: Iterable[str] | None, split: bool
     ) -> Iterator[Translation]:
-        pending: deque[_Line] = deque()
-        found: list[list[Hypothesis]] = []
-        requests = self._requests(lines, prefixes, pending, options, split)
-        for hypotheses in self.engine.translate(requests, options):
-            while not pending[0].parts:  # nothing is to be waited for
-                yield _blank(pending.popleft())
-            found.append(hypotheses)
-            if len(found) == len(pending[0].parts):
-                yield self._translation(pending.popleft(), found, options)
-                found = []
-        yield from map(_blank, pending)
+        numbered = enumerate(_with_prefixes(lines, prefixes), 1)
+        read, ahead = tee(self._read(window, options, split) for window in windows(numbered))
+        requests = ([request for line in window for request in line.requests] for window in ahead)
+        found = self.engine.translate_windows(requests, options)
+        for line in chain.from_iterable(read):
+            yield self._translation(line, list(islice(found, len(line.parts))), options)
+
+    def translate_batch(
+        self, texts: Sequence[str], options: SearchOptions | None = None
+    ) -> Iterator[tuple[int, Translation]]:
+        """The number of each text and its translation, as soon as each is found; a text is not split."""
+        options = options or self.options
+        lines = self._read([(number, (text, "")) for number, text in enumerate(texts)], options, split=False)
+        owners = [number for number, line in enumerate(lines) for _ in line.parts]
+        found: list[dict[int, list[Hypothesis]]] = [{} for _ in lines]
+        yield from ((number, _blank(line)) for number, line in enumerate(lines) if not line.parts)
+        requests = [request for line in lines for request in line.requests]
+        for place, hypotheses in self.engine.translate_batch(requests, options):
+            number = owners[place]
+            found[number][place] = hypotheses
+            if len(found[number]) == len(lines[number].parts):
+                in_order = [part for _, part in sorted(found[number].items())]
+                yield number, self._translation(lines[number], in_order, options)
 
     def score(self, pairs: Iterable[tuple[str, str]]) -> Iterator[ScoredPair]:
         """How likely given translations are, as a stream; pairs of any length are scored whole."""
-        waiting: deque[tuple[str, str, list[int]]] = deque()
-
-        def ids() -> Iterator[tuple[list[int], list[int]]]:
-            for source, target in _checked(pairs):
-                source_ids, target_ids = self.tokenizer.encode_batch([one_line(source), one_line(target)])
-                waiting.append((source, target, target_ids))
-                yield source_ids, target_ids
-
-        for log_probs in self.engine.score(ids()):
+        texts, ahead = tee(_checked(pairs))
+        encoded, ids = tee(self.tokenizer.encode_batch([one_line(text) for text in pair]) for pair in ahead)
+        scores = self.engine.score((source, target) for source, target in ids)
+        for (source, target), (_, target_ids), log_probs in zip(texts, encoded, scores, strict=False):
             if any(map(math.isnan, log_probs)):
                 raise DivergedError
-            source, target, target_ids = waiting.popleft()
             pieces = self.tokenizer.pieces([*target_ids, self.tokenizer.eos_id])
             yield ScoredPair(source, target, tuple(pieces), tuple(log_probs))
 
-    def _requests(
-        self,
-        lines: Iterable[str],
-        prefixes: Iterable[str] | None,
-        pending: deque[_Line],
-        options: SearchOptions,
-        split: bool,
-    ) -> Iterator[Request]:
-        """The parts of all lines, for the engine; a line is put on the list of those that wait for their result."""
-        pairs = zip_longest(lines, prefixes, fillvalue=_NONE) if prefixes is not None else zip(lines, repeat(""))
-        read = 0
-        for chunk in _chunks(pairs):
-            whole = [(text, prefix) for text, prefix in chunk if text is not _NONE and prefix is not _NONE]
-            for number, line in enumerate(self._encoded(whole, split), read + 1):
-                pending.append(line)
-                if line.prefix:
-                    yield from self._prefixed(line, number, options)
-                else:
-                    for part in line.parts:
-                        yield Request(part.ids)
-            read += len(whole)
-            if len(whole) < len(chunk):
-                found = ("line", "prefixes") if chunk[-1][0] is _NONE else ("prefix", "lines")
-                raise DataError(_uneven(read, *found))
-
-    def _encoded(self, chunk: Sequence[tuple[str, str]], split: bool) -> list[_Line]:
-        """Lines, and prefixes beside them, many at a time: each then takes a fraction of the time."""
-        for text in chain.from_iterable(chunk):
-            if not isinstance(text, str):
-                raise TypeError(f"lines and prefixes are texts; {text!r} is no string")
-        lines = [(text.rstrip("\r\n"), prefix) for text, prefix in chunk]
-        segments = [self._segments(one_line(source), prefix, split) for source, prefix in lines]
-        ids = iter(self._ids([segment for each in segments for segment in each]))
-        return [self._line(*line, each, ids) for line, each in zip(lines, segments, strict=True)]
+    def _read(self, window: Sequence[tuple[int, tuple[str, str]]], options: SearchOptions, split: bool) -> list[_Line]:
+        """Split and encode numbered lines, each with its prefix; encoding many together is much faster."""
+        segments = [self._segments(one_line(text.rstrip("\r\n")), prefix, split) for _, (text, prefix) in window]
+        ids = iter(self._encoded(list(chain.from_iterable(segments))))
+        lines = []
+        for (number, (text, prefix)), each in zip(window, segments, strict=True):
+            line = self._line(text.rstrip("\r\n"), prefix, each, ids)
+            _check_prefix(line, options, number)
+            lines.append(line)
+        return lines
 
     def _segments(self, text: str, prefix: str, split: bool) -> list[str]:
         """The sentences of a line, or all of it."""
@@ -312,21 +300,15 @@ class Translator:
         return sentences(text, self.source_language)
 
     def _line(self, source: str, prefix: str, segments: Sequence[str], ids: Iterator[list[int]]) -> _Line:
-        """A line in parts, with the ids of its segments, which are next."""
+        """A line in parts; `ids` gives those of its segments next."""
         cut = [self.cutter.parts(segment, next(ids)) for segment in segments]
         first, *others = cut or [()]
         parts = [*first, *chain.from_iterable(_after_a_space(each) for each in others)]
-        return _Line(source, prefix, tuple(parts), is_cut=any(len(each) > 1 for each in cut))
+        prefix_ids = self.tokenizer.encode(one_line(prefix)) if prefix else ()
+        return _Line(source, tuple(parts), any(len(each) > 1 for each in cut), prefix_ids)
 
-    def _prefixed(self, line: _Line, number: int, options: SearchOptions) -> Iterator[Request]:
-        prefix_ids = self.tokenizer.encode(one_line(line.prefix))
-        for place, part in enumerate(line.parts):
-            request = Request(part.ids, () if place else prefix_ids)
-            _check_prefix(request, options, number)
-            yield request
-
-    def _ids(self, texts: Sequence[str]) -> list[list[int]]:
-        if len(texts) < FEW_LINES:
+    def _encoded(self, texts: Sequence[str]) -> list[list[int]]:
+        if len(texts) < FEW_TEXTS:
             return list(map(self.tokenizer.encode, texts))
         ids_T, lengths_N = self._bulk.encode(texts)
         ids, ends = ids_T.tolist(), np.cumsum(lengths_N).tolist()
@@ -334,6 +316,8 @@ class Translator:
 
     def _translation(self, line: _Line, found: Sequence[Sequence[Hypothesis]], options: SearchOptions) -> Translation:
         """The n-th translation of a line is the one with the n-th greatest sum of the scores of its parts."""
+        if not line.parts:
+            return _blank(line)
         ranks = _samples(found) if options.sampling else _best(found, options.n_best)
         glues = tuple([part.glue for part in line.parts])
         texts = [(self.joined([part.ids for part in rank], glues), rank) for rank in ranks]
@@ -377,8 +361,20 @@ def _checked(pairs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
         yield texts
 
 
+def _with_prefixes(lines: Iterable[str], prefixes: Iterable[str] | None) -> Iterator[tuple[str, str]]:
+    """Each line with its prefix; there must be as many of these as of those."""
+    pairs = zip(lines, repeat("")) if prefixes is None else zip_longest(lines, prefixes, fillvalue=_NONE)
+    for number, pair in enumerate(pairs):
+        if _NONE in pair:
+            raise DataError(_uneven(number, *(("line", "prefixes") if pair[0] is _NONE else ("prefix", "lines"))))
+        for text in pair:
+            if not isinstance(text, str):
+                raise TypeError(f"lines and prefixes are texts; {text!r} is no string")
+        yield pair
+
+
 def _uneven(number: int, fewer: str, more: str) -> str:
-    """Which there are fewer of, and how many; of the others not all may have been read."""
+    """Which there are fewer of, and how many; the others may not all have been read."""
     plural = {"line": "lines", "prefix": "prefixes"}[fewer]
     return (
         f"there {'is' if number == 1 else 'are'} {number} {fewer if number == 1 else plural} and more {more} than "
@@ -386,20 +382,13 @@ def _uneven(number: int, fewer: str, more: str) -> str:
     )
 
 
-def _check_prefix(request: Request, options: SearchOptions, number: int) -> None:
-    """As the engine will, which does not know the line."""
+def _check_prefix(line: _Line, options: SearchOptions, number: int) -> None:
+    """As the engine will, which does not know the line's number."""
     try:
-        length_limit(request, options, position_limit=sys.maxsize)
+        for request in line.requests if line.prefix_ids else ():
+            length_limit(request, options, position_limit=sys.maxsize)
     except DataError as error:
         raise DataError(f"line {number}: {error}") from None
-
-
-def _chunks(items: Iterable[Item]) -> Iterator[list[Item]]:
-    """The items in lists: short ones at first, so that the first results come soon, then longer ones."""
-    stream, size = iter(items), FIRST_CHUNK
-    while chunk := list(islice(stream, size)):
-        yield chunk
-        size = min(2 * size, LAST_CHUNK)
 
 
 def _blank(line: _Line) -> Translation:

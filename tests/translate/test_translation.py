@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -53,9 +54,11 @@ class Echo(Engine):
     def computing(self, options: SearchOptions) -> Computing:
         return Computing("a fake", "cpu")
 
-    def translate(self, requests: Iterable[Request], options: SearchOptions) -> Iterator[list[Hypothesis]]:
+    def translate_windows(
+        self, windows: Iterable[Sequence[Request]], options: SearchOptions
+    ) -> Iterator[list[Hypothesis]]:
         self.options.append(options)
-        for request in requests:
+        for request in chain.from_iterable(windows):
             self.requests.append(request)
             ids = (*request.prefix_ids, *request.source_ids)
             ranked = [ids[: len(ids) - n] for n in range(min(options.n_best, len(ids)))]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import chain
 
 import torch
 
@@ -37,13 +38,15 @@ class CudaEngine(TorchEngine):
             return plain
         return Computing(f"torch {str(self.dtype).removeprefix('torch.')}", plain.device, self.reason)
 
-    def translate(self, requests: Iterable[Request], options: SearchOptions) -> Iterator[list[Hypothesis]]:
+    def translate_windows(
+        self, windows: Iterable[Sequence[Request]], options: SearchOptions
+    ) -> Iterator[list[Hypothesis]]:
         """The hypotheses of each request, in order."""
         if not _is_for_lanes(options):
-            yield from super().translate(requests, options)
+            yield from super().translate_windows(windows, options)
             return
         with self.explained("a smaller beam needs less"):
-            yield from in_order(self._through_lanes(enumerate(requests), options))
+            yield from in_order(self._through_lanes(enumerate(chain.from_iterable(windows)), options))
 
     def translate_batch(
         self, requests: Sequence[Request], options: SearchOptions
