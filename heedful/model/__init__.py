@@ -16,7 +16,7 @@ Every tensor's name ends in its shape. The legend, the same everywhere in this p
 
     N sentences        T packed tokens       S packed source tokens    L query positions    M key positions
     D d_model          H heads               K d_k (or d_v)            F d_ff               V vocabulary
-    W beam width       R = N × W rows        P padded slots            A tiles on CUDA      1 where it broadcasts
+    W beam width       R = N × W rows        P padded cells            A tiles on CUDA      1 where it broadcasts
     C d_k + d_v        X, E columns of heads or matrices side by side  I dimensions in pairs, 2i and 2i + 1
 
 (P is also the places that drop numbers, in `seeds_P`, and the programs of a kernel, in their partial sums; I is also

@@ -19,25 +19,25 @@ from heedful.model.layout import Lengths, offsets_of
 # A group is closed when the next sentence is shorter than this share of its longest one ...
 LIKE_LENGTH = 0.75
 # ... unless the group is still so small that another call would cost more than the padding.
-SMALL_GROUP_SLOTS = 512
+SMALL_GROUP_CELLS = 512
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """`num_sentences` sentences, padded to `num_queries` and `num_keys` slots each."""
+    """`num_sentences` sentences, padded to `num_queries` and `num_keys` cells each."""
 
     num_sentences: int
     num_queries: int
     num_keys: int
-    key_mask_N11M: Tensor | None  # None: every slot holds a token
+    key_mask_N11M: Tensor | None  # None: every cell holds a token
 
 
 @dataclass(frozen=True, slots=True)
 class Padding:
     """Where the rows of a packed batch lie in a padded buffer, and back."""
 
-    row_of_slot_P: Tensor  # a padded slot names some row of its own sentence; nobody reads what is computed there
-    slot_of_row_T: Tensor
+    row_of_cell_P: Tensor  # a padded cell names some row of its own sentence; nobody reads what is computed there
+    cell_of_row_T: Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Groups:
 
 
 def _padding_to(padding: Padding, device: torch.device) -> Padding:
-    return Padding(padding.row_of_slot_P.to(device), padding.slot_of_row_T.to(device))
+    return Padding(padding.row_of_cell_P.to(device), padding.cell_of_row_T.to(device))
 
 
 def _group_to(group: Group, device: torch.device) -> Group:
@@ -93,13 +93,13 @@ def _like_lengths(query_lengths_N: Lengths, key_lengths_N: Lengths) -> list[Leng
     """Sentence numbers, longest first, cut where the padding would begin to cost more than another group."""
     longest_N = np.maximum(query_lengths_N, key_lengths_N)
     order_N = np.argsort(-longest_N, kind="stable")
-    cuts, first, slots = [], 0, 0
+    cuts, first, cells = [], 0, 0
     for i, length in enumerate(longest_N[order_N].tolist()):
         longest = int(longest_N[order_N[first]])
-        if length < LIKE_LENGTH * longest and slots >= SMALL_GROUP_SLOTS:
+        if length < LIKE_LENGTH * longest and cells >= SMALL_GROUP_CELLS:
             cuts.append(i)
-            first, slots, longest = i, 0, length
-        slots += longest
+            first, cells, longest = i, 0, length
+        cells += longest
     return [part for part in np.split(order_N, cuts) if len(part)]
 
 
@@ -120,10 +120,10 @@ def _padding(lengths_N: Lengths, members: list[Lengths]) -> Padding:
         real_NL = column_1L < lengths_N[m][:, None]
         rows.append((starts_N[m][:, None] + column_1L * real_NL).ravel())
         real.append(real_NL.ravel())
-    row_of_slot_P, real_P = np.concatenate(rows), np.concatenate(real)
-    slot_of_row_T = np.empty(int(lengths_N.sum()), dtype=np.int64)
-    slot_of_row_T[row_of_slot_P[real_P]] = np.flatnonzero(real_P)
-    return Padding(torch.from_numpy(row_of_slot_P), torch.from_numpy(slot_of_row_T))
+    row_of_cell_P, real_P = np.concatenate(rows), np.concatenate(real)
+    cell_of_row_T = np.empty(int(lengths_N.sum()), dtype=np.int64)
+    cell_of_row_T[row_of_cell_P[real_P]] = np.flatnonzero(real_P)
+    return Padding(torch.from_numpy(row_of_cell_P), torch.from_numpy(cell_of_row_T))
 
 
 def grouped_attention(query_THK: Tensor, key_SHK: Tensor, value_SHK: Tensor, layout: Groups) -> Tensor:
@@ -151,42 +151,42 @@ def _attend_group(group: Group, query_PHK: Tensor, key_PHK: Tensor, value_PHK: T
 
 
 def _pad(x_THK: Tensor, padding: Padding) -> Tensor:
-    padded_PHK: Tensor = _Pad.apply(x_THK, padding.row_of_slot_P, padding.slot_of_row_T)  # type: ignore[no-untyped-call]
+    padded_PHK: Tensor = _Pad.apply(x_THK, padding.row_of_cell_P, padding.cell_of_row_T)  # type: ignore[no-untyped-call]
     return padded_PHK
 
 
 def _unpad(y_PHK: Tensor, padding: Padding) -> Tensor:
-    rows_THK: Tensor = _Unpad.apply(y_PHK, padding.slot_of_row_T)  # type: ignore[no-untyped-call]
+    rows_THK: Tensor = _Unpad.apply(y_PHK, padding.cell_of_row_T)  # type: ignore[no-untyped-call]
     return rows_THK
 
 
 class _Pad(torch.autograd.Function):
-    """Packed rows → padded slots. The gradient of a row is that of its one real slot, so no sum is needed."""
+    """Packed rows → padded cells. The gradient of a row is that of its one real cell, so no sum is needed."""
 
     @staticmethod
-    def forward(ctx: Any, x_THK: Tensor, row_of_slot_P: Tensor, slot_of_row_T: Tensor) -> Tensor:
-        ctx.save_for_backward(slot_of_row_T)
+    def forward(ctx: Any, x_THK: Tensor, row_of_cell_P: Tensor, cell_of_row_T: Tensor) -> Tensor:
+        ctx.save_for_backward(cell_of_row_T)
         ctx.num_rows = x_THK.size(0)
-        return x_THK.index_select(0, row_of_slot_P)
+        return x_THK.index_select(0, row_of_cell_P)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
-        (slot_of_row_T,) = ctx.saved_tensors
-        grad_THK = grads[0].index_select(0, slot_of_row_T)
+        (cell_of_row_T,) = ctx.saved_tensors
+        grad_THK = grads[0].index_select(0, cell_of_row_T)
         return F.pad(grad_THK, (0, 0, 0, 0, 0, ctx.num_rows - grad_THK.size(0))), None, None
 
 
 class _Unpad(torch.autograd.Function):
-    """Padded slots → packed rows. Padded slots get a gradient of zero."""
+    """Padded cells → packed rows. Padded cells get a gradient of zero."""
 
     @staticmethod
-    def forward(ctx: Any, y_PHK: Tensor, slot_of_row_T: Tensor) -> Tensor:
-        ctx.save_for_backward(slot_of_row_T)
-        ctx.num_slots = y_PHK.size(0)
-        return y_PHK.index_select(0, slot_of_row_T)
+    def forward(ctx: Any, y_PHK: Tensor, cell_of_row_T: Tensor) -> Tensor:
+        ctx.save_for_backward(cell_of_row_T)
+        ctx.num_cells = y_PHK.size(0)
+        return y_PHK.index_select(0, cell_of_row_T)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
-        (slot_of_row_T,) = ctx.saved_tensors
-        grad_PHK = grads[0].new_zeros((ctx.num_slots, *grads[0].shape[1:]))
-        return grad_PHK.index_copy_(0, slot_of_row_T, grads[0]), None
+        (cell_of_row_T,) = ctx.saved_tensors
+        grad_PHK = grads[0].new_zeros((ctx.num_cells, *grads[0].shape[1:]))
+        return grad_PHK.index_copy_(0, cell_of_row_T, grads[0]), None

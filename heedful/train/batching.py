@@ -27,7 +27,7 @@ PairNumbers: TypeAlias = npt.NDArray[np.int64]
 T = TypeVar("T")
 B = TypeVar("B")
 
-# How many pairs of the endless stream are looked up at once.
+# How many pairs are looked up at once.
 CHUNK_PAIRS = 16_384
 FEISTEL_ROUNDS = 6
 
@@ -97,8 +97,8 @@ def _feistel(words: PairNumbers, half_bits: int, keys: list[int]) -> PairNumbers
     return (left << half_bits) | right
 
 
-def pair_stream(num_pairs: int, seed: int, num_encodings: int = 1) -> Iterator[PairNumbers]:
-    """The endless stream of pair numbers, in chunks: epoch after epoch, each in an order of its own.
+def endless_pairs(num_pairs: int, seed: int, num_encodings: int = 1) -> Iterator[PairNumbers]:
+    """The endless row of pair numbers, in chunks: epoch after epoch, each in an order of its own.
 
     Where pairs are encoded several times, each epoch takes the next encoding.
     """
@@ -112,15 +112,15 @@ def pair_stream(num_pairs: int, seed: int, num_encodings: int = 1) -> Iterator[P
 
 
 def micro_batches(shards: Shards, *, seed: int, rows: int) -> Iterator[PairNumbers]:
-    """The stream cut into micro-batches: each takes the next pairs while neither side exceeds `rows` tokens.
+    """The endless row cut into micro-batches: each takes the next pairs while neither side exceeds `rows` tokens.
 
     (Nor do they exceed `most_sentences`.)
     """
     waiting = np.empty(0, dtype=np.int64)
-    stream, most = pair_stream(len(shards), seed, shards.num_encodings), most_sentences(rows)
+    pairs, most = endless_pairs(len(shards), seed, shards.num_encodings), most_sentences(rows)
     while True:
         while len(waiting) <= most:
-            waiting = np.concatenate([waiting, next(stream)])
+            waiting = np.concatenate([waiting, next(pairs)])
         ends_source = np.cumsum(shards.source.lengths[waiting])
         ends_target = np.cumsum(shards.target.lengths[waiting])
         first = 0
@@ -161,11 +161,11 @@ def step_batches(
 
     With several copies all pairs of a micro-batch stand there once, and then all of them again.
     """
-    stream = micro_batches(shards, seed=seed, rows=rows // copies)
+    parts = micro_batches(shards, seed=seed, rows=rows // copies)
     for _ in range((first_step - 1) * num_micro_batches):
-        next(stream)
+        next(parts)
     while True:
-        step = [next(stream) for _ in range(num_micro_batches)]
+        step = [next(parts) for _ in range(num_micro_batches)]
         yield [make(shards, np.tile(pairs_N, copies)) for pairs_N in step[share.rank :: share.num_ranks]]
 
 

@@ -48,7 +48,7 @@ class SampleRule:
         """Every place holds an empty hypothesis."""
         return (0.0,) * self.num_samples
 
-    def stream(self, index_N: Tensor) -> Tensor:
+    def seeds(self, index_N: Tensor) -> Tensor:
         """From (seed, index of the sentence)."""
         return mixed(mixed(torch.full_like(index_N, self.seed)) + index_N)
 
@@ -73,7 +73,7 @@ class SampleRule:
         if self.top_p < 1:  # the fewest of the likeliest tokens that have this share
             mass_NWV = mass_NWV.masked_fill(mass_NWV.cumsum(dim=-1) - mass_NWV >= self.top_p, 0.0)
         mass_NWV = mass_NWV.cumsum(dim=-1)
-        drawn_NW1 = _uniform(beams.stream_N, beams.position_N, self.width)[:, :, None].to(mass_NWV) * mass_NWV[..., -1:]
+        drawn_NW1 = _uniform(beams.seed_N, beams.position_N, self.width)[:, :, None].to(mass_NWV) * mass_NWV[..., -1:]
         index_NW1 = torch.searchsorted(mass_NWV, drawn_NW1, right=True).clamp(max=mass_NWV.size(-1) - 1)
         return ids_NWV.gather(2, index_NW1).squeeze(2)
 
@@ -97,7 +97,7 @@ def greedy_rule(*, alpha: float = 0.6, eos_id: int = 0) -> SampleRule:
     return SampleRule(temperature=0.0, alpha=alpha, eos_id=eos_id)
 
 
-def _uniform(stream_N: Tensor, position_N: Tensor, width: int) -> Tensor:
+def _uniform(seed_N: Tensor, position_N: Tensor, width: int) -> Tensor:
     """A number from [0, 1) for each place of each sentence, at its position."""
     counter_NW = (position_N[:, None] << 20) + torch.arange(width, device=position_N.device)
-    return shifted(mixed(stream_N[:, None] + mixed(counter_NW + 1)), 40) / 2**24
+    return shifted(mixed(seed_N[:, None] + mixed(counter_NW + 1)), 40) / 2**24

@@ -50,7 +50,7 @@ class Beams:
     position_N: Tensor  # how many tokens the live ones have
     max_length_N: Tensor  # how many they may have, eos not counted
     prefix_NL: Tensor  # prescribed tokens; the last column is always FREE
-    stream_N: Tensor  # the random numbers of a sentence follow from this one
+    seed_N: Tensor  # the random numbers of a sentence follow from this one
     done_N: Tensor
 
     def admit(self, slots: Sequence[int], newcomers: Beams) -> Beams:
@@ -119,8 +119,8 @@ class Rule(Protocol):
     def opening(self) -> tuple[float, ...]:
         """The log-probabilities of the W places before the first step."""
 
-    def stream(self, index_N: Tensor) -> Tensor:
-        """A number for each sentence from which its random choices follow."""
+    def seeds(self, index_N: Tensor) -> Tensor:
+        """A seed for each sentence, from which its random choices follow."""
 
     def advance(self, beams: Beams, logits_RV: Tensor) -> tuple[Beams, BeamStep]:
         """One step for all sentences."""
@@ -154,7 +154,7 @@ class BeamRule:
         """One empty hypothesis."""
         return (0.0, *[-math.inf] * (self.beam_size - 1))
 
-    def stream(self, index_N: Tensor) -> Tensor:
+    def seeds(self, index_N: Tensor) -> Tensor:
         """Nothing is random here."""
         return torch.zeros_like(index_N)
 
@@ -250,7 +250,7 @@ def new_beams(
         position_N=torch.zeros_like(index_N),
         max_length_N=_integers(max_lengths, like),
         prefix_NL=_integers([[*ids, *[FREE] * (width - len(ids))] for ids in given], like),
-        stream_N=rule.stream(index_N),
+        seed_N=rule.seeds(index_N),
         done_N=torch.zeros_like(index_N, dtype=torch.bool),
     )
 

@@ -57,7 +57,7 @@ def searched(tables: list[Table], max_lengths: list[int], rule: BeamRule, prefix
 
 
 def hypotheses(slots: Slots, rule: BeamRule) -> list[list[Hypothesis]]:
-    from heedful.fast.cuda.lanes import Round
+    from heedful.fast.cuda.captured_search import Round
     from heedful.fast.cuda.slots import Found, empty_found, trace_back
 
     trace_back(slots, found := empty_found(slots, rule, with_tokens=True, device=DEVICE), rule)

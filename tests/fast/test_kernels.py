@@ -315,7 +315,7 @@ def test_a_new_number_in_the_seed_tensor_gives_a_new_mask() -> None:
     assert not torch.equal(second, second_again)
     place = places[0]
     assert isinstance(place, SeededDropout)
-    place.stream = 1
+    place.seed_offset = 1
     assert not torch.equal(first, place(x))
     assert torch.equal(places.eval()(x), x)
 

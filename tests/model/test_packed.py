@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.model.groups import LIKE_LENGTH, SMALL_GROUP_SLOTS, make_groups
+from heedful.model.groups import LIKE_LENGTH, SMALL_GROUP_CELLS, make_groups
 from heedful.model.packed import pack_source, pack_target, positions_of, shift_right
 
 lengths = st.lists(st.integers(1, 90), min_size=1, max_size=40).map(np.array)
@@ -24,8 +24,8 @@ def test_the_target_moves_one_place_to_the_right() -> None:
 @given(lengths)
 def test_every_row_has_one_slot_and_padded_slots_name_rows_of_their_own_sentence(lengths_N: np.ndarray) -> None:
     groups = make_groups(lengths_N, lengths_N, causal=False)
-    rows, slots = groups.queries.row_of_slot_P, groups.queries.slot_of_row_T
-    assert torch.equal(rows[slots], torch.arange(int(lengths_N.sum())))
+    rows, cells = groups.queries.row_of_cell_P, groups.queries.cell_of_row_T
+    assert torch.equal(rows[cells], torch.arange(int(lengths_N.sum())))
     assert len(rows) == sum(group.num_sentences * group.num_queries for group in groups.groups)
     sentence_of_row = np.repeat(np.arange(len(lengths_N)), lengths_N)
     sizes = [(group.num_sentences, group.num_queries) for group in groups.groups]
@@ -48,15 +48,15 @@ def test_the_key_mask_shows_just_the_real_tokens(lengths_N: np.ndarray, seed: in
 def test_one_long_line_does_not_pad_the_short_ones() -> None:
     lengths_N = np.array([600] + [10] * 100)
     groups = make_groups(lengths_N, lengths_N, causal=True)
-    assert len(groups.queries.row_of_slot_P) == lengths_N.sum()
+    assert len(groups.queries.row_of_cell_P) == lengths_N.sum()
 
 
 @given(lengths)
 def test_padding_stays_within_its_bound(lengths_N: np.ndarray) -> None:
     """Beyond small groups, a slot is at most 1 / LIKE_LENGTH times as wide as its sentence."""
     groups = make_groups(lengths_N, lengths_N, causal=False)
-    small = len(groups.groups) * (SMALL_GROUP_SLOTS + int(lengths_N.max()))
-    assert len(groups.queries.row_of_slot_P) <= lengths_N.sum() / LIKE_LENGTH + small
+    small = len(groups.groups) * (SMALL_GROUP_CELLS + int(lengths_N.max()))
+    assert len(groups.queries.row_of_cell_P) <= lengths_N.sum() / LIKE_LENGTH + small
 
 
 def test_a_target_knows_its_source() -> None:

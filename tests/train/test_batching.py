@@ -20,10 +20,10 @@ from heedful.train.batching import (
     Batch,
     RankShare,
     derived_seed,
+    endless_pairs,
     make_batch,
     micro_batches,
     most_sentences,
-    pair_stream,
     prefetched,
     shuffled,
     step_batches,
@@ -86,10 +86,10 @@ def test_an_epoch_holds_every_pair_once() -> None:
 
 
 def test_every_epoch_takes_the_next_encoding() -> None:
-    chunks = pair_stream(300, seed=1, num_encodings=3)
+    chunks = endless_pairs(300, seed=1, num_encodings=3)
     epochs = [next(chunks) for _ in range(5)]
     assert [sorted(epoch) for epoch in epochs] == [list(range(k * 300, (k + 1) * 300)) for k in (0, 1, 2, 0, 1)]
-    plain = pair_stream(300, seed=1)
+    plain = endless_pairs(300, seed=1)
     assert all((epoch % 300 == next(plain)).all() for epoch in epochs)
 
 

@@ -5,7 +5,7 @@
 | `attention.py` | equation 1 on packed rows | `plain_attention` in `model/attention.py` |
 | `add_norm.py` | LayerNorm(x + Dropout(y)), and dropout alone | `nn.LayerNorm` and `F.dropout` |
 | `feed_forward.py` | equation 2 | `FeedForward` in `model/feed_forward.py` |
-| `cached_step.py` | a step of decoding, but for its products | `State` and `CachedLayer` in `model/decoding.py` |
+| `cached_step.py` | a step of decoding, but for its products | `CachedLayer` in `model/decoding.py` |
 | `cross_entropy.py` | projection and label-smoothed loss | `smoothed_cross_entropy` in `train/loss.py` |
 | `twin_loss.py` | the same and R-Drop's divergence | `twin_divergence` in `train/r_drop.py` |
 

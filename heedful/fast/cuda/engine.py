@@ -8,8 +8,8 @@ from itertools import chain
 
 import torch
 
-from heedful.fast.cuda.lanes import MAX_WIDTH, Lanes
-from heedful.fast.cuda.requests import Stream
+from heedful.fast.cuda.captured_search import MAX_WIDTH, CapturedSearches
+from heedful.fast.cuda.requests import RequestQueue
 from heedful.model.transformer import Transformer
 from heedful.translate.engine import Computing, Request, SearchOptions, length_limit
 from heedful.translate.search import BeamRule, Hypothesis
@@ -27,14 +27,14 @@ class CudaEngine(TorchEngine):
         self.model, self.dtype = model, dtype
 
     @cached_property
-    def lanes(self) -> Lanes:
+    def searches(self) -> CapturedSearches:
         """The slots; they see the weights as they are when this is first asked for."""
-        return Lanes(self.model, self.dtype)
+        return CapturedSearches(self.model, self.dtype)
 
     def computing(self, options: SearchOptions) -> Computing:
         """With the kernels' numbers where those search, else with the model's own."""
         plain = super().computing(options)
-        if not _is_for_lanes(options):
+        if not _is_for_kernels(options):
             return plain
         return Computing(f"torch {str(self.dtype).removeprefix('torch.')}", plain.device, self.reason)
 
@@ -42,25 +42,25 @@ class CudaEngine(TorchEngine):
         self, windows: Iterable[Sequence[Request]], options: SearchOptions
     ) -> Iterator[list[Hypothesis]]:
         """The hypotheses of each request, in order."""
-        if not _is_for_lanes(options):
+        if not _is_for_kernels(options):
             yield from super().translate_windows(windows, options)
             return
         with self.explained("a smaller beam needs less"):
-            yield from in_order(self._through_lanes(enumerate(chain.from_iterable(windows)), options))
+            yield from in_order(self._by_kernels(enumerate(chain.from_iterable(windows)), options))
 
     def translate_batch(
         self, requests: Sequence[Request], options: SearchOptions
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
         """The number of each request and its hypotheses, as they are found."""
-        if not _is_for_lanes(options):
+        if not _is_for_kernels(options):
             return super().translate_batch(requests, options)
-        return self._through_lanes(enumerate(requests), options)
+        return self._by_kernels(enumerate(requests), options)
 
-    def _through_lanes(
+    def _by_kernels(
         self, requests: Iterable[tuple[int, Request]], options: SearchOptions
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
-        return Stream(
-            self.lanes,
+        return RequestQueue(
+            self.searches,
             requests,
             BeamRule(options.beam_size, options.alpha, options.n_best),
             limit=lambda request: length_limit(request, options, position_limit=self.model.position_limit),
@@ -69,7 +69,7 @@ class CudaEngine(TorchEngine):
         ).found()
 
 
-def _is_for_lanes(options: SearchOptions) -> bool:
+def _is_for_kernels(options: SearchOptions) -> bool:
     return options.sampling is None and options.beam_size <= MAX_WIDTH
 
 

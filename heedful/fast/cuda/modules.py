@@ -19,7 +19,7 @@ from heedful.model.embedding import Embedding
 from heedful.model.feed_forward import FeedForward
 from heedful.model.layers import AddAndNorm
 
-TARGET_STREAM = 1 << 40  # what the seed of the decoder's input has more than that of the encoder's
+TARGET_OFFSET = 1 << 40  # added to the seed of the encoder's input for that of the decoder's
 
 
 class SeededDropout(Dropout):
@@ -29,12 +29,12 @@ class SeededDropout(Dropout):
     """
 
     seed_1: Tensor  # one int64
-    stream = 0  # added to the seed, where two places share one
+    seed_offset = 0  # where two places share a seed
 
     def forward(self, x_TD: Tensor) -> Tensor:
         if not self.training or self.p == 0:
             return x_TD
-        seed_1 = self.seed_1 + self.stream if self.stream else self.seed_1
+        seed_1 = self.seed_1 + self.seed_offset if self.seed_offset else self.seed_1
         return seeded_dropout(x_TD, seed_1=seed_1, dropout=self.p)
 
 
@@ -104,4 +104,4 @@ def use_kernels(model: nn.Module, seeds_P: Tensor) -> None:
         if isinstance(module, Embedding):
             assert isinstance(module.dropout, SeededDropout)
             assert isinstance(module.target_dropout, SeededDropout)
-            module.target_dropout.seed_1, module.target_dropout.stream = module.dropout.seed_1, TARGET_STREAM
+            module.target_dropout.seed_1, module.target_dropout.seed_offset = module.dropout.seed_1, TARGET_OFFSET

@@ -1,9 +1,9 @@
-"""Requests on their way through the lanes of a GPU: who enters when, and what is read ahead meanwhile.
+"""Requests on their way through the searches of a GPU: who enters when, and what is read ahead meanwhile.
 
 A sentence enters as soon as a slot is free, while the others are half-way; nothing waits for the longest of a batch.
 While the GPU works on one round of steps, the host takes what the round before it has found, hands it on, and reads
 what comes next. So whoever reads requests from text and makes text of results does it in the GPU's time. Sentences too
-long for the lane that is running wait until it is empty; no more than `WINDOW` requests are under way at any time.
+long for the search that is running wait until it is empty; no more than `WINDOW` requests are under way at any time.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from heedful.fast.cuda.lanes import CAPACITIES, ROUND_STEPS, Lane, Lanes, Newcomer, Round
+from heedful.fast.cuda.captured_search import CAPACITIES, ROUND_STEPS, CapturedSearch, CapturedSearches, Newcomer, Round
 from heedful.translate.engine import Hypothesis, Request
 from heedful.translate.search import BeamRule
 
@@ -33,12 +33,12 @@ class Waiting(NamedTuple):
     max_length: int
 
 
-class Stream:
+class RequestQueue:
     """Requests, numbered in their order, and the way of each."""
 
     def __init__(
         self,
-        lanes: Lanes,
+        searches: CapturedSearches,
         requests: Iterable[tuple[int, Request]],
         rule: BeamRule,
         *,
@@ -46,17 +46,23 @@ class Stream:
         too_long: Callable[[list[tuple[int, Request]]], Iterator[tuple[int, list[Hypothesis]]]],
         with_tokens: bool,
     ) -> None:
-        self.lanes, self.rule, self.limit, self.too_long, self.with_tokens = lanes, rule, limit, too_long, with_tokens
+        self.searches, self.rule, self.limit, self.too_long, self.with_tokens = (
+            searches,
+            rule,
+            limit,
+            too_long,
+            with_tokens,
+        )
         self._requests, self._is_read = iter(requests), False
         self._under_way: dict[int, None] = {}  # numbers of requests, the oldest first
-        self._waiting: dict[int, deque[Waiting]] = {}  # by the capacity that they need; 0: more than any lane has
-        self._last, self._position_limit = -1, lanes.decoder.position_limit
+        self._waiting: dict[int, deque[Waiting]] = {}  # by the capacity that they need; 0: more than any search has
+        self._last, self._position_limit = -1, searches.decoder.position_limit
 
     def found(self) -> Iterator[tuple[int, list[Hypothesis]]]:
         """The number of a request and its hypotheses, as they are found."""
-        while self.read(2 * self.lanes.most_slots(self.rule, CAPACITIES[0])):
+        while self.read(2 * self.searches.most_slots(self.rule, CAPACITIES[0])):
             capacity = next(iter(self._waiting))
-            results = self._through_lane(capacity) if capacity else self._beside_lanes()
+            results = self._searched(capacity) if capacity else self._by_the_plain_engine()
             for number, hypotheses in results:
                 self._under_way.pop(number)
                 yield number, hypotheses
@@ -88,20 +94,20 @@ class Stream:
             self._waiting[capacity] = deque()
         return self._waiting[capacity]
 
-    def _beside_lanes(self) -> Iterator[tuple[int, list[Hypothesis]]]:
+    def _by_the_plain_engine(self) -> Iterator[tuple[int, list[Hypothesis]]]:
         return self.too_long([(number, request) for number, request, _ in self._waiting.pop(0)])
 
-    def _through_lane(self, capacity: int) -> Iterator[tuple[int, list[Hypothesis]]]:
+    def _searched(self, capacity: int) -> Iterator[tuple[int, list[Hypothesis]]]:
         """All that wait for this capacity, and those that come while they are under way."""
-        lane = self.lanes.take(self.rule, self._num_slots(capacity), capacity, with_tokens=self.with_tokens)
+        search = self.searches.take(self.rule, self._num_slots(capacity), capacity, with_tokens=self.with_tokens)
         try:
-            yield from _Passage(self, lane, capacity).results()
+            yield from _SlotFiller(self, search, capacity).results()
         finally:
-            self.lanes.give_back(lane)
+            self.searches.give_back(search)
 
     def _num_slots(self, capacity: int) -> int:
-        """As many as the lane may have; fewer where fewer sentences are left: a power of four."""
-        most, num_slots = self.lanes.most_slots(self.rule, capacity), 1
+        """As many as the search may have; fewer where fewer sentences are left: a power of four."""
+        most, num_slots = self.searches.most_slots(self.rule, capacity), 1
         while num_slots < most and not (self._is_read and num_slots >= len(self._waiting[capacity])):
             num_slots *= 4
         return min(most, num_slots)
@@ -119,40 +125,40 @@ class Stream:
         return len(self._waiting.get(capacity, ()))
 
 
-class _Passage:
-    """Sentences in the slots of one lane."""
+class _SlotFiller:
+    """Sentences in the slots of one search."""
 
-    def __init__(self, stream: Stream, lane: Lane, capacity: int) -> None:
-        self.stream, self.lane, self.capacity = stream, lane, capacity
-        self.steps = FEW_STEPS if lane.num_slots <= FEW_SLOTS else ROUND_STEPS
-        self.free = list(range(lane.num_slots))
-        self.tenants = [-1] * lane.num_slots
-        self.first_round_N = np.full(lane.num_slots, EMPTY)  # since when who is in a slot is there
+    def __init__(self, queue: RequestQueue, search: CapturedSearch, capacity: int) -> None:
+        self.queue, self.search, self.capacity = queue, search, capacity
+        self.steps = FEW_STEPS if search.num_slots <= FEW_SLOTS else ROUND_STEPS
+        self.free = list(range(search.num_slots))
+        self.tenants = [-1] * search.num_slots
+        self.first_round_N = np.full(search.num_slots, EMPTY)  # since when who is in a slot is there
 
     def results(self) -> Iterator[tuple[int, list[Hypothesis]]]:
         """As they are found."""
         before: Round | None = None
         while True:
             self._admit()
-            busy = len(self.free) < self.lane.num_slots
-            now = self.lane.launch(self.steps) if busy else None
-            self.stream.read(2 * self.lane.num_slots)
+            busy = len(self.free) < self.search.num_slots
+            now = self.search.launch(self.steps) if busy else None
+            self.queue.read(2 * self.search.num_slots)
             if before is not None:
                 yield from self._leave(before)
-            if now is None and not self.stream.num_waiting(self.capacity):
+            if now is None and not self.queue.num_waiting(self.capacity):
                 return
             before = now
 
     def _admit(self) -> None:
-        if len(self.free) < SHARE_TO_ENTER * self.lane.num_slots:
+        if len(self.free) < SHARE_TO_ENTER * self.search.num_slots:
             return
         newcomers = []
-        for number, request, limit in self.stream.more(self.capacity, len(self.free)):
+        for number, request, limit in self.queue.more(self.capacity, len(self.free)):
             slot = self.free.pop()
             self.tenants[slot] = number
-            self.first_round_N[slot] = self.lane.rounds
+            self.first_round_N[slot] = self.search.rounds
             newcomers.append(Newcomer(slot, request.source_ids, limit, request.prefix_ids))
-        self.lane.admit(newcomers)
+        self.search.admit(newcomers)
 
     def _leave(self, before: Round) -> Iterator[tuple[int, list[Hypothesis]]]:
         slots_N = np.flatnonzero(before.done() & (self.first_round_N <= before.number))

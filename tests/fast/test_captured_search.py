@@ -43,20 +43,20 @@ GREEDY = SearchOptions(beam_size=1, max_extra=3)
 
 
 @without_kernels
-def test_the_lanes_hold_in_the_interpreter() -> None:
+def test_the_searches_hold_in_the_interpreter() -> None:
     assert_holds_in_the_interpreter(__file__)
 
 
 @pytest.fixture(autouse=True)
 def few_slots(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that sentences wait for one another, and some are too long for the first lane, or for any."""
-    from heedful.fast.cuda import lanes
+    """So that sentences wait for one another, and some are too long for the first search, or for any."""
+    from heedful.fast.cuda import captured_search as captured
     from heedful.fast.cuda import requests as stream
 
-    for module in (lanes, stream):
+    for module in (captured, stream):
         monkeypatch.setattr(module, "CAPACITIES", (8, 12))
-    monkeypatch.setattr(lanes, "ENCODER_ROWS", (12, 24))
-    monkeypatch.setattr(lanes, "MAX_ROWS", 12)
+    monkeypatch.setattr(captured, "ENCODER_ROWS", (12, 24))
+    monkeypatch.setattr(captured, "MAX_ROWS", 12)
     monkeypatch.setattr(stream, "FEW_STEPS", 3)
 
 
@@ -153,7 +153,7 @@ def test_scores_belong_to_their_hypotheses_where_a_sentence_has_fewer_of_them() 
 
 @on_kernels
 def test_an_older_lane_is_right_after_a_newer_one_was_made() -> None:
-    """What a captured graph reads lives as long as its lane, whatever is made and filled after it."""
+    """What a captured graph reads lives as long as its search, whatever is made and filled after it."""
     model, requests = random_model(7), random_requests(3)
     engine = lane_engine(model)
     expected = plain_results(model, requests, GREEDY)
@@ -250,22 +250,22 @@ def test_equal_tokens_stand_in_their_order() -> None:
 
 
 @on_kernels
-def test_lanes_are_kept_and_make_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    from heedful.fast.cuda.lanes import Lanes
+def test_searches_are_kept_and_make_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    from heedful.fast.cuda.captured_search import CapturedSearches
     from heedful.translate.search import BeamRule
 
-    lanes = Lanes(random_model(1).to(DEVICE, DTYPE), DTYPE)
-    lane = lanes.take(BeamRule(2, 0.6), 2, 16, with_tokens=False)
-    lanes.give_back(lane)
-    assert lanes.take(BeamRule(2, 0.6), 2, 16, with_tokens=False) is lane
-    lanes.give_back(lane)
-    lanes.budget = 2.5 * 2 * lanes.decoder.slot_bytes(2, 16)
-    other = lanes.take(BeamRule(2, 0.5), 2, 16, with_tokens=False)
-    lanes.give_back(other)
-    third = lanes.take(BeamRule(2, 0.4), 2, 16, with_tokens=False)  # the first one gives way
-    lanes.give_back(third)
-    assert lanes.take(BeamRule(2, 0.5), 2, 16, with_tokens=False) is other
-    assert lanes.take(BeamRule(2, 0.6), 2, 16, with_tokens=False) is not lane
+    searches = CapturedSearches(random_model(1).to(DEVICE, DTYPE), DTYPE)
+    search = searches.take(BeamRule(2, 0.6), 2, 16, with_tokens=False)
+    searches.give_back(search)
+    assert searches.take(BeamRule(2, 0.6), 2, 16, with_tokens=False) is search
+    searches.give_back(search)
+    searches.budget = 2.5 * 2 * searches.decoder.slot_bytes(2, 16)
+    other = searches.take(BeamRule(2, 0.5), 2, 16, with_tokens=False)
+    searches.give_back(other)
+    third = searches.take(BeamRule(2, 0.4), 2, 16, with_tokens=False)  # the first one gives way
+    searches.give_back(third)
+    assert searches.take(BeamRule(2, 0.5), 2, 16, with_tokens=False) is other
+    assert searches.take(BeamRule(2, 0.6), 2, 16, with_tokens=False) is not search
 
 
 @on_kernels
@@ -273,14 +273,14 @@ def test_a_lane_is_made_where_all_others_gave_way() -> None:
     model, requests = random_model(1), random_requests(2)
     expected = [plain_results(model, requests, options) for options in (GREEDY, BEAM, GREEDY)]
     engine = lane_engine(model)
-    engine.lanes.budget = 0.0  # there is never room for two
+    engine.searches.budget = 0.0  # there is never room for two
     for options, hypotheses in zip((GREEDY, BEAM, GREEDY), expected, strict=True):
         assert_same(list(engine.translate(requests, options)), hypotheses)
 
 
-def test_the_memory_of_other_graphs_is_not_free_to_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_memory_of_other_graphs_is_not_free_to_searches(monkeypatch: pytest.MonkeyPatch) -> None:
     """While a model is trained, its graphs hold most of a GPU: reserved, and between two replays not allocated."""
-    from heedful.fast.cuda import lanes
+    from heedful.fast.cuda import captured_search as module
 
     gib = 2**30
     reserved = {"by graphs": 18 * gib, "unused": 2 * gib}
@@ -288,7 +288,7 @@ def test_the_memory_of_other_graphs_is_not_free_to_lanes(monkeypatch: pytest.Mon
     monkeypatch.setattr(torch.cuda, "memory_allocated", lambda _: 1 * gib)
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: reserved.pop("unused"))
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (23 * gib - 1 * gib - sum(reserved.values()), 24 * gib))
-    assert lanes._budget(torch.device("cuda")) == 2 * gib  # half of the 2 GiB that were free and the 2 that are now
+    assert module._budget(torch.device("cuda")) == 2 * gib  # half of the 2 GiB that were free and the 2 that are now
 
 
 @on_a_gpu
@@ -302,13 +302,13 @@ def test_threads_may_translate_at_once() -> None:
 
 
 @on_a_gpu
-def test_lanes_leave_what_the_graphs_of_training_hold() -> None:
-    from heedful.fast.cuda import lanes
+def test_searches_leave_what_the_graphs_of_training_hold() -> None:
+    from heedful.fast.cuda import captured_search as module
 
     graph, free = torch.cuda.CUDAGraph(), torch.cuda.mem_get_info()[0]
     with torch.cuda.graph(graph):
         torch.empty(int(0.95 * free), dtype=torch.uint8, device=DEVICE)[:1].zero_()
-    assert lanes._budget(DEVICE) <= torch.cuda.mem_get_info()[0] / 2
+    assert module._budget(DEVICE) <= torch.cuda.mem_get_info()[0] / 2
     del graph
     torch.cuda.empty_cache()
 

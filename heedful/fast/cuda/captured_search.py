@@ -1,10 +1,10 @@
-"""Lanes: N slots through which sentences go on CUDA, each step of all of them one replay of a CUDA graph.
+"""Search on CUDA as a captured graph: N slots through which sentences go, and each step one replay.
 
-A lane has a rule, a number of slots and room for so many positions; all of its memory is taken when it is made. What
-enters is written in one replay of another graph (encoder, keys and values of the memory, the slot's beginning). Who is
-done the host learns a round of steps later, from pinned memory, so that the GPU never waits for it. `Lanes` keeps the
-lanes of a model, so that a graph is captured once. On a CPU it does the same without graphs, through Triton's
-interpreter, for tests. It knows no requests' order and no text.
+A `CapturedSearch` has a rule, a number of slots and room for a number of positions; it takes all of its memory when it
+is made. Sentences enter by the replay of another graph (encoder, keys and values of the memory, the slot's beginning).
+The host learns a round of steps later, from pinned memory, which slots are done, so that the GPU never waits for it.
+`CapturedSearches` keeps the searches of a model, so that a graph is captured once. On a CPU the same runs without
+graphs, through Triton's interpreter, for tests. This module knows no order of requests and no text.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from heedful.model.packed import Packed, positions_of
 from heedful.model.transformer import Transformer
 from heedful.translate.search import FREE, BeamRule, Hypothesis
 
-CAPACITIES = (256, 512, 1024)  # positions that a lane may have room for
+CAPACITIES = (256, 512, 1024)  # positions that a search may have room for
 MAX_WIDTH = 16  # hypotheses a slot
 MAX_SLOTS, MAX_ROWS = 1024, 2048  # more do not make a step more efficient; R = slots × width
 ROUND_STEPS = 4  # steps between two looks at who is done
 ENCODER_ROWS = (256, 1024, 4096, 16384)  # source tokens that enter at once
-SHARE_OF_MEMORY = 0.15  # that the lanes of a model may take of a GPU's
+SHARE_OF_MEMORY = 0.15  # that the searches of a model may take of a GPU's
 
 
 class Newcomer(NamedTuple):
@@ -107,7 +107,7 @@ class _Entrance:
             copied.record()
 
 
-class Lane:
+class CapturedSearch:
     """The slots, their memory and the graphs that move them on."""
 
     def __init__(
@@ -248,39 +248,39 @@ class Lane:
             self._graphs[name] = captured(work, self.pool)
 
 
-class Lanes:
-    """The lanes of one model, made when they are first asked for, and kept while there is room."""
+class CapturedSearches:
+    """The searches of one model, made when they are first asked for, and kept while there is room."""
 
     def __init__(self, model: Transformer, dtype: torch.dtype) -> None:
         self.decoder, self.dtype = StaticDecoder(model, dtype), dtype
         is_cuda = model.device.type == "cuda"
         self.pool = torch.cuda.graph_pool_handle() if is_cuda else None
-        # torch takes no graph into a pool whose last one is gone, as when every lane has made room for another.
+        # torch takes no graph into a pool whose last one is gone, as when every search has made room for another.
         self._keeper = captured(lambda: torch.zeros(1, device=model.device).add_(1), self.pool) if is_cuda else None
         self.budget = _budget(model.device)
-        self._idle: dict[tuple[BeamRule, int, int, bool], Lane] = {}
+        self._idle: dict[tuple[BeamRule, int, int, bool], CapturedSearch] = {}
 
     def most_slots(self, rule: BeamRule, capacity: int) -> int:
-        """How many slots a lane may have: a power of two, as many as rows and memory allow."""
+        """How many slots a search may have: a power of two, as many as rows and memory allow."""
         by_memory = self.budget / self._bytes(rule, 1, capacity)
         fitting = int(min(MAX_SLOTS, MAX_ROWS // rule.width, by_memory))
         return 1 << max(0, fitting.bit_length() - 1)
 
-    def take(self, rule: BeamRule, num_slots: int, capacity: int, *, with_tokens: bool) -> Lane:
-        """A lane that is nobody else's until it is given back."""
+    def take(self, rule: BeamRule, num_slots: int, capacity: int, *, with_tokens: bool) -> CapturedSearch:
+        """A search that is nobody else's until it is given back."""
         key = (rule, num_slots, capacity, with_tokens)
-        if lane := self._idle.pop(key, None):
-            return lane
+        if search := self._idle.pop(key, None):
+            return search
         self._make_room(self._bytes(rule, num_slots, capacity))
-        return Lane(self.decoder, rule, num_slots, capacity, with_tokens=with_tokens, pool=self.pool)
+        return CapturedSearch(self.decoder, rule, num_slots, capacity, with_tokens=with_tokens, pool=self.pool)
 
-    def give_back(self, lane: Lane) -> None:
+    def give_back(self, search: CapturedSearch) -> None:
         """For whoever asks next; the one that was given back last goes last."""
-        lane.clear()
-        self._idle[lane.key] = lane
+        search.clear()
+        self._idle[search.key] = search
 
     def _make_room(self, needed: int) -> None:
-        idle = list(self._idle)  # other threads take lanes and give them back meanwhile
+        idle = list(self._idle)  # other threads take searches and give them back meanwhile
         taken = sum(self._bytes(*key[:3]) for key in idle)
         for key in idle:
             if taken + needed <= self.budget:
@@ -293,7 +293,7 @@ class Lanes:
 
 
 def _budget(device: torch.device) -> float:
-    """What lanes may take: a share of the GPU's memory, and no more than half of what is free.
+    """What searches may take: a share of the GPU's memory, and no more than half of what is free.
 
     What torch holds and nobody uses is given back and counts as free, but for the memory of other graphs, such as those
     of training: nobody else can have that.
