@@ -16,13 +16,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from benchmarks.attention import PAIRS, PRONOUN
+from benchmarks.attention import PAIRS, PRONOUN, pronoun_report
 from benchmarks.command import parser, run
 from benchmarks.serve_load import Server, running
 from heedful.config.extras import install_line
 from heedful.errors import DeviceError
 from heedful.inspection.attention_map import Kind
-from heedful.inspection.heads import pronoun_report
 from heedful.translate.translation import Translator
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"

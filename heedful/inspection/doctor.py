@@ -9,18 +9,17 @@ larger, but it only agrees if the float32 export does.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
+from functools import partial
 from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Protocol, TypeAlias
 
 import torch
 
-from heedful.config.extras import install_line
+from heedful.config.extras import install_line, missing
 from heedful.data.corpus import read_pairs
 from heedful.data.grammar.corpus import LANGUAGES, built_in_corpus
 from heedful.data.run_folder import CONFIG, TRAINING_DATA, VALIDATION_DATA
@@ -31,14 +30,12 @@ from heedful.model.checkpoint import LoadedModel, load_config, load_model
 from heedful.train.cautions import cautions
 from heedful.train.validation import sentences
 from heedful.translate.ctranslate2_engine import CTranslate2Engine
-from heedful.translate.engine import Request, SearchOptions
+from heedful.translate.engine import Engine, Hypothesis, Request, SearchOptions
 from heedful.translate.export.ctranslate2 import num_positions, write_ctranslate2
 from heedful.translate.export.marian import write_huggingface
 from heedful.translate.opening import search_engine
-from heedful.translate.torch_engine import TorchEngine
 
-Ids: TypeAlias = Sequence[int]
-Pair: TypeAlias = tuple[Ids, Ids]
+Pair: TypeAlias = tuple[Sequence[int], Sequence[int]]
 
 SENTENCES = 16
 EXACT = 1e-3  # nats a token: float32 differs by 1e-5, a mistake by more than 0.1
@@ -53,11 +50,12 @@ class Way(Protocol):
     def score(self, pairs: Sequence[Pair]) -> list[list[float]]:
         """The log-probability of each token of the targets, eos included."""
 
-    def greedy(self, sources: Sequence[Ids], limits: Sequence[int]) -> list[list[int]]:
+    def greedy(self, sources: Sequence[Sequence[int]], limits: Sequence[int]) -> list[list[int]]:
         """The likeliest token again and again, until eos (not included) or the limit."""
 
 
-MakeWay: TypeAlias = Callable[[LoadedModel], AbstractContextManager[Way]]
+Export: TypeAlias = Callable[[LoadedModel, Path], Way]
+"""Writes a model to a folder, and opens it there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,21 +176,48 @@ def _random_pairs(vocab_size: int) -> list[Pair]:
 # ------------------------------------------------------------------------------------------------------------ the ways
 
 
-@dataclass(frozen=True, slots=True)
-class TrainingGraph:
-    """What training computes; greedy search by doing all of it anew for each token."""
+@dataclass(frozen=True)
+class Decoding:
+    """What an engine computes: of one sentence at a time, or of all together."""
 
-    engine: TorchEngine
+    engine: Engine
+    together: bool = True
 
     def score(self, pairs: Sequence[Pair]) -> list[list[float]]:
-        """All sentences in one packed batch."""
+        """By the engine's own forced scores."""
         return list(self.engine.score(pairs))
 
-    def greedy(self, sources: Sequence[Ids], limits: Sequence[int]) -> list[list[int]]:
+    def greedy(self, sources: Sequence[Sequence[int]], limits: Sequence[int]) -> list[list[int]]:
+        """With the engine's own limit, cut to ours."""
+        found = self.translate([Request(source) for source in sources], limits, token_scores=False)
+        return [list(best.ids[:limit]) for best, limit in zip(found, limits, strict=True)]
+
+    def translate(self, requests: Sequence[Request], limits: Sequence[int], *, token_scores: bool) -> list[Hypothesis]:
+        """The best translation of each, which may be as long as its limit at least."""
+        extra = max(limit - len(request.source_ids) for request, limit in zip(requests, limits, strict=True))
+        options = SearchOptions(beam_size=1, max_extra=max(0, extra), token_scores=token_scores)
+        batches = [requests] if self.together else [[request] for request in requests]
+        return [best for batch in batches for best, *_ in self.engine.translate(batch, options)]
+
+
+class CachedDecoding(Decoding):
+    """What translating computes. Given targets are decoded as prefixes."""
+
+    def score(self, pairs: Sequence[Pair]) -> list[list[float]]:
+        """Step by step, each token forced."""
+        requests, lengths = [Request(*pair) for pair in pairs], [len(target) for _, target in pairs]
+        found = self.translate(requests, lengths, token_scores=True)
+        return [list(best.token_log_probs[:length]) for best, length in zip(found, lengths, strict=True)]
+
+
+class TrainingGraph(Decoding):
+    """What training computes; greedy search by doing all of it anew for each token."""
+
+    def greedy(self, sources: Sequence[Sequence[int]], limits: Sequence[int]) -> list[list[int]]:
         """From the start for each token."""
         return [self._greedy(source, limit) for source, limit in zip(sources, limits, strict=True)]
 
-    def _greedy(self, source: Ids, limit: int) -> list[int]:
+    def _greedy(self, source: Sequence[int], limit: int) -> list[int]:
         ids: list[int] = []
         while len(ids) < limit:
             ((token, _),) = self.engine.next_tokens(Request(source, ids), 1)
@@ -200,55 +225,6 @@ class TrainingGraph:
                 break
             ids.append(token)
         return ids
-
-
-@dataclass(frozen=True, slots=True)
-class CachedDecoding:
-    """What translating computes: one sentence at a time, or all together. Given targets are decoded as prefixes."""
-
-    engine: TorchEngine
-    together: bool
-
-    def score(self, pairs: Sequence[Pair]) -> list[list[float]]:
-        """Step by step, each token forced."""
-        requests = [Request(source, target) for source, target in pairs]
-        limits = [len(target) for _, target in pairs]
-        return [list(found[: len(pair[1])]) for found, pair in zip(self._forced(requests, limits), pairs, strict=True)]
-
-    def _forced(self, requests: Sequence[Request], limits: Sequence[int]) -> Iterator[tuple[float, ...]]:
-        extra = max(limit - len(request.source_ids) for request, limit in zip(requests, limits, strict=True))
-        options = SearchOptions(beam_size=1, max_extra=max(0, extra))
-        return (best.token_log_probs for best, *_ in self._translate(requests, options))
-
-    def greedy(self, sources: Sequence[Ids], limits: Sequence[int]) -> list[list[int]]:
-        """With the engine's own limit, cut to ours."""
-        extra = max(limit - len(source) for source, limit in zip(sources, limits, strict=True))
-        options = SearchOptions(beam_size=1, max_extra=max(0, extra))
-        found = self._translate([Request(source) for source in sources], options)
-        return [list(best.ids[:limit]) for (best, *_), limit in zip(found, limits, strict=True)]
-
-    def _translate(self, requests: Sequence[Request], options: SearchOptions) -> Iterator[Any]:
-        if self.together:
-            return self.engine.translate(requests, options)
-        return (next(self.engine.translate([request], options)) for request in requests)
-
-
-@dataclass(frozen=True, slots=True)
-class Exported:
-    """An export for CTranslate2."""
-
-    engine: CTranslate2Engine
-
-    def score(self, pairs: Sequence[Pair]) -> list[list[float]]:
-        """By score_batch."""
-        return list(self.engine.score(pairs))
-
-    def greedy(self, sources: Sequence[Ids], limits: Sequence[int]) -> list[list[int]]:
-        """By translate_batch."""
-        extra = max(limit - len(source) for source, limit in zip(sources, limits, strict=True))
-        options = SearchOptions(beam_size=1, max_extra=max(0, extra), token_scores=False)
-        found = self.engine.translate([Request(source) for source in sources], options)
-        return [list(best.ids[:limit]) for (best, *_), limit in zip(found, limits, strict=True)]
 
 
 class Marian:
@@ -267,18 +243,18 @@ class Marian:
         """One sentence at a time, the target shifted right."""
         return [self._score(source, target) for source, target in pairs]
 
-    def _score(self, source: Ids, target: Ids) -> list[float]:
+    def _score(self, source: Sequence[int], target: Sequence[int]) -> list[float]:
         inputs, shifted = torch.tensor([[*source, EOS_ID]]), torch.tensor([[self.pad, *target]])
         log_probs_LV = self.model(input_ids=inputs, decoder_input_ids=shifted).logits[0].log_softmax(dim=-1)
         scores: list[float] = log_probs_LV.gather(1, torch.tensor([*target, EOS_ID])[:, None]).flatten().tolist()
         return scores
 
     @torch.no_grad()
-    def greedy(self, sources: Sequence[Ids], limits: Sequence[int]) -> list[list[int]]:
+    def greedy(self, sources: Sequence[Sequence[int]], limits: Sequence[int]) -> list[list[int]]:
         """By generate, one sentence at a time."""
         return [self._greedy(source, limit) for source, limit in zip(sources, limits, strict=True)]
 
-    def _greedy(self, source: Ids, limit: int) -> list[int]:
+    def _greedy(self, source: Sequence[int], limit: int) -> list[int]:
         inputs = torch.tensor([[*source, EOS_ID]])
         found = self.model.generate(
             input_ids=inputs,
@@ -295,19 +271,19 @@ class Marian:
 def _exports(loaded: LoadedModel, reference: Way, pairs: Sequence[Pair]) -> Iterator[Finding]:
     """Each export, or why there is none."""
 
-    def look(name: str, package: str, make: MakeWay, tolerance: float | None = EXACT) -> Finding:
-        if not is_installed(package):
+    def look(name: str, package: str, export: Export, tolerance: float | None = EXACT) -> Finding:
+        if missing([package]):
             return Finding(name, note=f"not looked at: {package} is not installed; {install_line(package)}")
         try:
-            with make(loaded) as way:
-                return compare(name, reference, way, pairs, tolerance=tolerance)
+            with TemporaryDirectory(prefix="heedful-") as folder:
+                return compare(name, reference, export(loaded, Path(folder) / "export"), pairs, tolerance=tolerance)
         except ConfigError as error:
             return Finding(name, note=f"not looked at: {error}")
         except HeedfulError as error:
             return Finding(name, note=f"fails: {error}", agrees=False)
 
-    exact = look("ctranslate2 float32", "ctranslate2", _ctranslate2("float32"))
-    rough = look("ctranslate2 int8", "ctranslate2", _ctranslate2("int8"), tolerance=None)
+    exact = look("ctranslate2 float32", "ctranslate2", partial(_ctranslate2, quantize="float32"))
+    rough = look("ctranslate2 int8", "ctranslate2", partial(_ctranslate2, quantize="int8"), tolerance=None)
     yield from (exact, _no_better(rough, exact))
     yield look("huggingface", "transformers", _huggingface)
 
@@ -319,28 +295,15 @@ def _no_better(rough: Finding, exact: Finding) -> Finding:
     return replace(rough, agrees=False, note=", as the float32 export does")
 
 
-def is_installed(package: str) -> bool:
-    """Can it be imported?"""
-    return find_spec(package) is not None
+def _ctranslate2(loaded: LoadedModel, folder: Path, *, quantize: str) -> Way:
+    write_ctranslate2(loaded, folder, quantize=quantize)
+    pieces, positions = loaded.tokenizer.pieces(range(loaded.tokenizer.vocab_size)), num_positions(loaded.model.config)
+    return Decoding(CTranslate2Engine(folder, pieces, position_limit=positions))
 
 
-def _ctranslate2(quantize: str) -> MakeWay:
-    @contextmanager
-    def make(loaded: LoadedModel) -> Iterator[Way]:
-        tokenizer = loaded.tokenizer
-        with tempfile.TemporaryDirectory(prefix="heedful-") as folder:
-            write_ctranslate2(loaded, Path(folder) / "export", quantize=quantize)
-            pieces, positions = tokenizer.pieces(range(tokenizer.vocab_size)), num_positions(loaded.model.config)
-            yield Exported(CTranslate2Engine(Path(folder) / "export", pieces, position_limit=positions))
-
-    return make
-
-
-@contextmanager
-def _huggingface(loaded: LoadedModel) -> Iterator[Way]:
-    with tempfile.TemporaryDirectory(prefix="heedful-") as folder:
-        write_huggingface(loaded, Path(folder) / "export")
-        yield Marian(Path(folder) / "export")
+def _huggingface(loaded: LoadedModel, folder: Path) -> Way:
+    write_huggingface(loaded, folder)
+    return Marian(folder)
 
 
 # ------------------------------------------------------------------------------------------------------- the comparison
@@ -362,7 +325,7 @@ def compare(name: str, reference: Way, way: Way, pairs: Sequence[Pair], *, toler
     return Finding(name, largest, mean, equal, len(pairs), agrees)
 
 
-def _is_tie(reference: Way, source: Ids, ours: Ids, theirs: Ids, tolerance: float) -> bool:
+def _is_tie(reference: Way, source: Sequence[int], ours: list[int], theirs: list[int], tolerance: float) -> bool:
     """Are the two tokens at which the outputs part equally likely?"""
     place = next(n for n in range(len(ours) + 1) if list(ours[: n + 1]) != list(theirs[: n + 1]))
     first, second = reference.score([(source, ours), (source, theirs)])

@@ -1,18 +1,11 @@
-"""An AttentionMap as SVG and PNG, and the whole page with its data as one HTML file that opens from disk.
-
-The page's modules are put into one classic script, since browsers load no modules from `file://`: each becomes a
-function that gives back what it exports. Nothing is fetched, and text reaches the page as JSON, never as HTML.
-"""
+"""One attention map as a picture, SVG or PNG: words that look as rows, words looked at as columns."""
 
 from __future__ import annotations
 
-import json
-import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
 from html import escape
 from io import BytesIO
 from typing import Any, Literal
@@ -20,12 +13,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from heedful import PACKAGE
 from heedful.config.extras import install_line
 from heedful.errors import ConfigError, DeviceError
 from heedful.inspection.attention_map import KINDS, AttentionMap, Kind
 
-STATIC = PACKAGE / "inspection" / "page"
 FONTS = (
     "system-ui, 'Segoe UI', Roboto, 'Apple SD Gothic Neo', 'Malgun Gothic', 'Noto Sans KR', 'Noto Sans CJK KR', "
     "'Noto Sans', sans-serif"
@@ -35,59 +26,6 @@ KIND_NAMES: dict[Kind, str] = {
     "encoder": "encoder self-attention",
     "decoder": "decoder self-attention",
 }
-
-# ---------------------------------------------------------------------------------------------------------------- HTML
-
-_IMPORT = re.compile(r'^import \{([^}]*)\} from "\./([\w-]+)\.js";\n', re.MULTILINE)
-_EXPORT = re.compile(r"^export (?=(?:async )?(?:function|const) (\w+))", re.MULTILINE)
-
-
-def html(data: Mapping[str, Any], title: str) -> str:
-    """The page with its style, its script and its data in one file."""
-    page = (STATIC / "index.html").read_text(encoding="utf-8")
-    style = (STATIC / "style.css").read_text(encoding="utf-8")
-    page = re.sub(r"<title>.*?</title>", lambda _: f"<title>{escape(title)}</title>", page)
-    page = re.sub(r'<link rel="icon"[^>]*>\n', "", page)
-    page = re.sub(r'<link rel="stylesheet"[^>]*>', lambda _: f"<style>\n{style}</style>", page)
-    page = re.sub(r'<script type="module"[^>]*></script>\n', "", page)
-    page = page.replace('href="./"', 'href="#"')
-    embedded = f'<script type="application/json" id="heedful-data">{_json(data)}</script>\n'
-    scripts = f"{embedded}<script>\n{bundle()}</script>\n"
-    assert scripts.count("</script>") == 2, "a module must not spell out the end of a script"
-    return page.replace("</body>", scripts + "</body>")
-
-
-def _json(data: Mapping[str, Any]) -> str:
-    """JSON that no HTML parser can take for markup."""
-    text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
-
-
-@cache
-def bundle() -> str:
-    """All modules of the page as one script, each behind those that it imports."""
-    order: dict[str, str] = {}
-    _collect("main", order)
-    return '(() => {\n"use strict";\n' + "\n".join(order.values()) + "\n})();\n"
-
-
-def _collect(name: str, order: dict[str, str]) -> None:
-    """Add a module behind those that it imports; our modules import one another in no circle."""
-    if name in order:
-        return
-    source = (STATIC / f"{name}.js").read_text(encoding="utf-8")
-    for _, other in _IMPORT.findall(source):
-        _collect(other, order)
-    exports = ", ".join(_EXPORT.findall(source))
-    body = _IMPORT.sub(lambda match: f"const {{{match[1]}}} = {_variable(match[2])};\n", source)
-    order[name] = f"const {_variable(name)} = (() => {{\n{_EXPORT.sub('', body)}return {{ {exports} }};\n}})();"
-
-
-def _variable(module: str) -> str:
-    return "module_" + module.replace("-", "_")
-
-
-# ------------------------------------------------------------------------------------------------------ one view, flat
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,8 +113,7 @@ def svg(shown: View) -> str:
 
 def _margins(shown: View) -> tuple[float, float, float]:
     """Room for the words beside the rows, for those that reach beyond the last column, and for those above the rows."""
-    behind = range(len(shown.columns) - 1, -1, -1)
-    reaches = (SLANT * _width(word) - CELL * n for n, word in zip(behind, shown.columns, strict=True))
+    reaches = (SLANT * _width(word) - CELL * n for n, word in enumerate(reversed(shown.columns)))
     beside = max(map(_width, shown.rows), default=0) + 2 * GAP
     return beside, max(reaches, default=0) + 2 * GAP, SLANT * max(map(_width, shown.columns), default=0) + 48
 
@@ -349,11 +286,8 @@ def _system_fonts() -> Sequence[tuple[str, str]]:
 
     def rank(font: Any) -> tuple[int, bool, str]:
         plain = font.name.lower().replace(" ", "")
-        return _first(i for i, name in enumerate(PREFERRED) if plain.startswith(name)), font.weight != 400, font.name
+        place = next((i for i, name in enumerate(PREFERRED) if plain.startswith(name)), len(PREFERRED))
+        return place, font.weight != 400, font.name
 
     fonts = [font for font in font_manager.fontManager.ttflist if not font.name.startswith("Last Resort")]
     return [(font.name, font.fname) for font in sorted(fonts, key=rank)]
-
-
-def _first(numbers: Iterable[int]) -> int:
-    return next(iter(numbers), len(PREFERRED))

@@ -18,8 +18,6 @@ import torch
 from torch import Tensor
 
 from heedful.data.grammar.corpus import LANGUAGES, Example, built_in_corpus
-from heedful.data.grammar.links import Link
-from heedful.data.grammar.pronouns import PronounCase
 from heedful.inspection.attention_map import KINDS, AttentionMap, Kind, attention_map, the_model
 from heedful.model.transformer import Transformer
 from heedful.translate.translation import Translator
@@ -200,51 +198,12 @@ def known_roles(translator: Translator) -> dict[Kind, Roles]:
 
 def grammar_roles(translator: Translator, num_sentences: int = SENTENCES) -> dict[Kind, Roles]:
     """The roles of all heads on validation sentences of the built-in corpus."""
-    languages = (translator.source_language, translator.target_language)
-    corpus = built_in_corpus(*languages, train_pairs=0, held_out_pairs=num_sentences)
-    maps = [(attention_map(translator, example.source, example.target), example) for example in corpus.valid]
+    maps = validation_maps(translator, num_sentences)
     return {kind: roles(maps, kind) for kind in KINDS}
 
 
-@dataclass(frozen=True, slots=True)
-class PronounReport:
-    """The share of held-out pronoun cases in which one head, chosen before, looks at the right noun."""
-
-    kind: Kind
-    layer: int
-    head: int
-    validation: float
-    hits_P: Tensor  # 1 for each case in which it does: first those of the subject, then those of the object
-
-    @property
-    def share(self) -> float:
-        """Of all cases."""
-        return float(self.hits_P.mean())
-
-
-def pronoun_report(translator: Translator, kind: Kind, num_sentences: int = 1_000) -> PronounReport:
-    """The head that is best on the validation links, measured on all held-out cases (into German alone)."""
+def validation_maps(translator: Translator, num_sentences: int) -> list[tuple[AttentionMap, Example]]:
+    """Validation sentences of the built-in corpus, and the weights for each."""
     languages = (translator.source_language, translator.target_language)
     corpus = built_in_corpus(*languages, train_pairs=0, held_out_pairs=num_sentences)
-    valid = [(attention_map(translator, example.source, example.target), example) for example in corpus.valid]
-    chosen_LH = roles(valid, kind).shares_LH[GRAMMAR["pronoun"]]
-    layer, head = divmod(int(chosen_LH.argmax()), chosen_LH.size(1))
-    found_LHP = torch.cat([pronoun_hits(translator, kind, case) for case in corpus.pronouns], dim=-1)
-    return PronounReport(kind, layer, head, float(chosen_LH[layer, head]), found_LHP[layer, head])
-
-
-def pronoun_hits(translator: Translator, kind: Kind, case: PronounCase) -> Tensor:
-    """Which heads look at the right noun in one case; layers × heads × 1."""
-    weights_LHWW = attention_map(translator, case.source, case.right).words(kind)
-    return hits(weights_LHWW, GRAMMAR["pronoun"], [pronoun_place(kind, case)], own=kind == "encoder")
-
-
-def pronoun_place(kind: Kind, case: PronounCase) -> tuple[int, frozenset[int]]:
-    """From "it" or from the pronoun being written; to the noun of the source, or to the one that is already written."""
-    source, target = (next(link for link in links if link.kind == "pronoun") for links in _links(case))
-    row = source.word if kind == "encoder" else target.word
-    return row, frozenset([target.head + 1 if kind == "decoder" else source.head])
-
-
-def _links(case: PronounCase) -> tuple[tuple[Link, ...], tuple[Link, ...]]:
-    return case.source_links, case.target_links
+    return [(attention_map(translator, example.source, example.target), example) for example in corpus.valid]

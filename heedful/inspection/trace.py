@@ -19,8 +19,8 @@ from torch import Tensor
 from heedful.data.tokenizer import Tokenizer
 from heedful.errors import CheckpointError, DataError, DivergedError
 from heedful.inspection.attention_map import KINDS, AttentionMap, Kind, Tokens, map_of_ids, the_model
-from heedful.inspection.calculation import halves, num_vector_bytes, vectors
 from heedful.inspection.heads import has_grammar, head_roles, known_roles
+from heedful.inspection.vectors import halves, num_vector_bytes, vectors
 from heedful.model.embedding import sinusoids
 from heedful.model.sizes import count, shapes_of
 from heedful.score.card import load_card
@@ -40,7 +40,7 @@ from heedful.translate.translation import Translator, one_line
 
 TOP = 8  # choices shown at each place
 MANY_PIECES = 128  # more, and only the layers that are asked for are sent
-ALTERNATIVE_BYTES = 300_000  # of attention; alternatives behind that come without theirs, which can be asked for
+ALTERNATIVE_BYTES = 300_000  # of attention; alternatives after that come without theirs, which can be asked for
 VECTOR_BYTES = 1_000_000  # more, and only those of the layers that are asked for are sent
 
 
@@ -53,7 +53,6 @@ def trace(
     layers: Sequence[int] | None = None,
     target: str | None = None,
     hypothesis: int = 0,
-    vector_bytes: int = VECTOR_BYTES,
     other_vector_bytes: int = 0,
 ) -> dict[str, Any]:
     """What the model does with a text; with `target`, with this translation of it instead of its own.
@@ -67,7 +66,7 @@ def trace(
     steps, found = (
         beam(translator, source_ids, prefix or "", options)
         if target is None
-        else ([], [_given(_checked_target(translator, target))])
+        else ([], [Hypothesis(tuple(_checked_target(translator, target)), math.nan, math.nan, ())])
     )
     if not 0 <= hypothesis < len(found):
         raise DataError(f"hypothesis = {hypothesis}: there are {len(found)} of them, counted from 0")
@@ -75,19 +74,20 @@ def trace(
     chosen = kept[hypothesis]
     shown = _layers(chosen, layers)
     maps = (kept.get(number) or map_of_ids(translator, source_ids, each.ids) for number, each in enumerate(found))
+    has_vectors = layers is not None or num_vector_bytes(chosen, shown) <= VECTOR_BYTES
     sent = _with_numbers(maps, chosen, shown, other_vector_bytes)
     return {
         "source": {"text": text, "language": translator.source_language, **_tokens(chosen.source)},
         "target": {"language": translator.target_language, "given": target is not None, "prefix": prefix or ""},
         "beam": {"width": options.beam_size, "alpha": options.alpha, "steps": steps},
         "heads": {kind: roles.record() for kind, roles in head_roles(translator, kept[0]).items()},
-        "model": model_card(translator),
+        "model": model_facts(translator),
         "hypotheses": [
             {**_hypothesis(translator, each, its_map), **numbers}
             for each, (its_map, numbers) in zip(found, sent, strict=True)
         ],
         "attention": {kind: _weights(chosen, kind, shown) for kind in KINDS},
-        "vectors": _vectors(chosen, shown, layers, vector_bytes),
+        "vectors": vectors(chosen, shown) if has_vectors else None,
     }
 
 
@@ -137,10 +137,6 @@ def _checked_target(translator: Translator, target: str) -> list[int]:
             f"decode.max_extra = {decode.max_extra} allow; give a shorter one"
         )
     return ids
-
-
-def _given(ids: Sequence[int]) -> Hypothesis:
-    return Hypothesis(tuple(ids), math.nan, math.nan, ())
 
 
 # ---------------------------------------------------------------------------------------------------------------- beam
@@ -310,18 +306,10 @@ def _with_numbers(
         yield found, numbers
 
 
-def _vectors(
-    found: AttentionMap, shown: Sequence[int], asked: Sequence[int] | None, most: int
-) -> dict[str, Any] | None:
-    if asked is None and num_vector_bytes(found, shown) > most:
-        return None
-    return vectors(found, shown)
-
-
 # --------------------------------------------------------------------------------------------------- model, positions
 
 
-def model_card(translator: Translator) -> dict[str, Any]:
+def model_facts(translator: Translator) -> dict[str, Any]:
     """What the model is: languages, sizes, and how it was trained and searches."""
     model, config = the_model(translator), translator.config
     sizes = model.config
@@ -353,13 +341,12 @@ def model_card(translator: Translator) -> dict[str, Any]:
 
 def folder_card(folder: Path | None) -> dict[str, Any] | None:
     """What the card in a model's folder says, without settings and the counts of each sentence; None: it has none."""
+    if folder is None:
+        return None
     try:
-        card = load_card(folder) if folder is not None else None
+        found: dict[str, Any] = msgspec.to_builtins(load_card(folder))
     except CheckpointError:
         return None
-    if card is None:
-        return None
-    found: dict[str, Any] = msgspec.to_builtins(card)
     del found["config"]
     for evaluation in found["evaluations"]:
         del evaluation["sentence_counts"]

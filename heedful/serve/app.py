@@ -23,7 +23,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from heedful.errors import CheckpointError, ConfigError, DataError, DeviceError
-from heedful.inspection.drawing import STATIC
+from heedful.inspection.page_file import PAGE
 from heedful.serve import deepl, libretranslate, page_api
 from heedful.serve.disconnection import CLIENT_GONE
 from heedful.serve.front import Front, front_of
@@ -116,8 +116,8 @@ def create_app(
         routes=ROUTES, middleware=[Middleware(Frame, front=front)], exception_handlers=HANDLERS, lifespan=lifespan
     )
     app.state.front = front
-    if STATIC.is_dir():  # after the routes, so that a wrong method of a route is still 405
-        app.router.default = StaticFiles(directory=STATIC, html=True)
+    if PAGE.is_dir():  # after the routes, so that a wrong method of a route is still 405
+        app.router.default = StaticFiles(directory=PAGE, html=True)
     return app
 
 

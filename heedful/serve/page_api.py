@@ -121,7 +121,7 @@ async def model(request: Request) -> Response:
     """GET /api/model?source=&target=: the card of a model."""
     front = front_of(request)
     pair = _pair(front, await front.admitted(request))
-    sizes = await while_connected(request, front.service.look(pair, inspection.model_card))
+    sizes = await while_connected(request, front.service.look(pair, inspection.model_facts))
     return JSONResponse(sizes | {"card": await run_in_threadpool(inspection.folder_card, pair.folder)})
 
 

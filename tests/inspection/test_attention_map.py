@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
 import torch
 
+from benchmarks.attention import pronoun_place, pronoun_report
 from heedful.data.grammar.corpus import Example, built_in_corpus
 from heedful.data.grammar.links import Link
 from heedful.errors import ConfigError, DataError
 from heedful.inspection.attention_map import KINDS, AttentionMap, Kind, attention_map, the_model, tokens_of
-from heedful.inspection.calculation import moved, states, work
 from heedful.inspection.heads import (
     CERTAIN,
     Roles,
     grammar_roles,
     head_roles,
     hits,
-    pronoun_place,
-    pronoun_report,
     roles,
 )
+from heedful.inspection.vectors import states
 from heedful.model.attention import MultiHeadAttention
 from heedful.translate.torch_engine import TorchEngine
 from heedful.translate.translation import Translator
@@ -87,31 +87,35 @@ def test_an_ensemble_and_a_blank_sentence_are_refused(translator: Translator) ->
         attention_map(translator, " ", TARGET)
 
 
-# --------------------------------------------------------------------------------------------------------- worked out
+# ------------------------------------------------------------------------------------------------------------ vectors
 
 
 @pytest.mark.parametrize("d_k", [8, 4])
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_worked_calculation_leads_to_the_models_own_numbers(kind: Kind, d_k: int) -> None:
+def test_the_recorded_vectors_lead_to_the_models_own_numbers(kind: Kind, d_k: int) -> None:
     translator, row = small_translator(d_k=d_k), 3
     found = attention_map(translator, SOURCE, TARGET)
-    worked = [work(found, kind, layer=1, head=head, row=row) for head in range(2)]
-    for head, each in enumerate(worked):
-        torch.testing.assert_close(each.weights_S, found.weights_LHTS[kind][1, head, row])
+    recorder, outputs, products = found.reading.recorders[kind][1], [], []
+    for head in range(2):
+        products_S = recorder.keys[0][:, head] @ recorder.queries[0][row, head]
+        products.append(products_S.clone())
+        if kind == "decoder":
+            products_S[row + 1 :] = -math.inf
+        weights_S = (products_S / math.sqrt(d_k)).softmax(dim=0)
+        torch.testing.assert_close(weights_S, found.weights_LHTS[kind][1, head, row])
+        outputs.append(weights_S @ recorder.values[0][:, head])
     place = {"cross": "decoder.1.cross", "encoder": "encoder.1.self", "decoder": "decoder.1.self"}[kind]
     attention = the_model(translator).get_submodule(f"{place}_attention")
     assert isinstance(attention, MultiHeadAttention)
-    side_by_side = torch.cat([each.output_K for each in worked])
     residual = found.reading.residuals[f"{place}_attention_norm"]
-    torch.testing.assert_close(attention.W_O(side_by_side), residual.sublayer_TD[row])
-    assert bool((worked[0].dot_S < 0).any()), "negative products are shown too"
+    torch.testing.assert_close(attention.W_O(torch.cat(outputs)), residual.sublayer_TD[row])
+    assert bool((products[0] < 0).any()), "negative products are shown too"
 
 
 def test_vectors_move_from_layer_to_layer(found: AttentionMap) -> None:
     states_LTD = states(found, "encoder")
     assert states_LTD.shape == (3, len(found.source.pieces), 16)
-    assert bool((moved(states_LTD) > 0).all())
-    assert not moved(torch.ones(3, 2, 4)).any()
+    assert bool((states_LTD[1:] != states_LTD[:-1]).any(dim=-1).all())
 
 
 # --------------------------------------------------------------------------------------------------------------- heads

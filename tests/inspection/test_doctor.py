@@ -5,16 +5,15 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Sequence
-from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 import torch
 
-from heedful.config.extras import install_line
+from heedful.config.extras import install_line, missing
 from heedful.errors import DataError
 from heedful.inspection import doctor
-from heedful.inspection.doctor import Ids, MakeWay, Pair, TrainingGraph, compare, examine
+from heedful.inspection.doctor import Pair, TrainingGraph, compare, examine
 from heedful.model.checkpoint import LoadedModel, load_model
 from heedful.translate.export.ctranslate2 import write_ctranslate2
 from heedful.translate.opening import search_engine
@@ -27,8 +26,7 @@ PAIRS: list[Pair] = [([5, 6, 7], [8, 9]), ([300, 20], [10, 11, 12, 13]), ([9], [
 @pytest.fixture(autouse=True)
 def no_transformers(monkeypatch: pytest.MonkeyPatch) -> None:
     """It takes seconds to import; its part is in test_reference.py."""
-    there = doctor.is_installed
-    monkeypatch.setattr(doctor, "is_installed", lambda package: package != "transformers" and there(package))
+    monkeypatch.setattr(doctor, "missing", lambda names: names if names == ["transformers"] else missing(names))
 
 
 @pytest.fixture(scope="module")
@@ -74,10 +72,10 @@ def test_int8_never_agrees_where_float32_does_not(
 ) -> None:
     """A mistake of 0.01 nats a token is within what rounding to int8 may cost; it is a mistake all the same."""
 
-    def fake(quantize: str) -> MakeWay:
-        return lambda _: nullcontext(Altered(graph, added=added + (0.05 if quantize == "int8" else 0.0)))
+    def fake(loaded: LoadedModel, folder: Path, *, quantize: str) -> Altered:
+        return Altered(graph, added=added + (0.05 if quantize == "int8" else 0.0))
 
-    monkeypatch.setattr(doctor, "is_installed", lambda package: package == "ctranslate2")
+    monkeypatch.setattr(doctor, "missing", lambda names: [name for name in names if name != "ctranslate2"])
     monkeypatch.setattr(doctor, "_ctranslate2", fake)
     diagnosis = examine(model)
     found = {finding.name: finding for finding in diagnosis.findings}
@@ -86,10 +84,8 @@ def test_int8_never_agrees_where_float32_does_not(
 
 
 def test_int8_may_disagree_alone(model: Path, graph: TrainingGraph, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "is_installed", lambda package: package == "ctranslate2")
-    monkeypatch.setattr(
-        doctor, "_ctranslate2", lambda name: lambda _: nullcontext(Altered(graph, added=0.2 * (name == "int8")))
-    )
+    monkeypatch.setattr(doctor, "missing", lambda names: [name for name in names if name != "ctranslate2"])
+    monkeypatch.setattr(doctor, "_ctranslate2", lambda *_, quantize: Altered(graph, added=0.2 * (quantize == "int8")))
     text = examine(model).to_text()
     assert text.count("DISAGREES") == 1
     assert "as the float32 export does" not in text
@@ -112,7 +108,7 @@ class Altered:
     def score(self, pairs: Sequence[Pair]) -> list[list[float]]:
         return [[score + self.added for score in scores] for scores in self.graph.score(pairs)]
 
-    def greedy(self, sources: Sequence[Ids], limits: Sequence[int]) -> list[list[int]]:
+    def greedy(self, sources: Sequence[Sequence[int]], limits: Sequence[int]) -> list[list[int]]:
         found = self.graph.greedy(sources, limits)
         return found if self.token is None else [[self.token, *ids[1:]] for ids in found]
 
@@ -164,7 +160,8 @@ def test_files_of_different_lengths_are_refused_with_both_counts(model: Path, tm
 def test_the_exit_code_says_whether_all_agree(model: Path, broken: bool, code: int) -> None:
     change = "d.ROUGH = -1.0; " if broken else ""
     program = (
-        f"import sys, heedful.inspection.doctor as d; {change}d.is_installed = lambda name: name == 'ctranslate2'; "
+        f"import sys, heedful.inspection.doctor as d; {change}"
+        "d.missing = lambda names: [name for name in names if name != 'ctranslate2']; "
         f"from heedful.cli.main import main; sys.argv[1:] = ['doctor', {str(model)!r}]; main()"
     )
     pytest.importorskip("ctranslate2")

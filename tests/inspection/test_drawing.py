@@ -17,7 +17,8 @@ from heedful.data.atomic import unfinished
 from heedful.errors import ConfigError, DeviceError, HeedfulError
 from heedful.inspection import drawing
 from heedful.inspection.attention_map import KINDS, AttentionMap, attention_map
-from heedful.inspection.drawing import STATIC, View, bundle, html, png, svg, view
+from heedful.inspection.drawing import View, png, svg, view
+from heedful.inspection.page_file import PAGE, bundle, html
 from heedful.translate.translation import Translator
 from tests.small_models import small_model
 from tests.small_translator import TEXT, save_translator, small_translator
@@ -65,22 +66,22 @@ def test_text_is_never_markup() -> None:
 
 
 def test_no_module_makes_html_from_strings() -> None:
-    for path in STATIC.glob("*.js"):
+    for path in PAGE.glob("*.js"):
         source = path.read_text(encoding="utf-8")
         assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function", source), (
             path
         )
-    assert not re.search(r"\son\w+=|style=|<style|<script>", (STATIC / "index.html").read_text(encoding="utf-8"))
+    assert not re.search(r"\son\w+=|style=|<style|<script>", (PAGE / "index.html").read_text(encoding="utf-8"))
 
 
 def test_everything_is_said_in_both_languages() -> None:
-    said = (STATIC / "i18n.js").read_text(encoding="utf-8")
+    said = (PAGE / "i18n.js").read_text(encoding="utf-8")
     pair = r'\[\s*"((?:[^"\\]|\\.)*)",\s*"((?:[^"\\]|\\.)*)",?\s*\]'
     texts = re.findall(rf'(?:"([\w.→]+)"|(?<![\w.])(\w+)): {pair}', said)
     keys = {quoted or plain for quoted, plain, _, _ in texts}
     assert len(keys) > 150
     assert all(english and korean for _, _, english, korean in texts)
-    for path in STATIC.glob("*.js"):
+    for path in PAGE.glob("*.js"):
         used = set(re.findall(r'(?<![\w.])t\("([^"]+)"', path.read_text(encoding="utf-8")))
         assert used <= keys, f"{path.name}: {used - keys}"
 

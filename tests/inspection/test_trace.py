@@ -19,7 +19,7 @@ from heedful.data.run_folder import append_metrics, cut_metrics
 from heedful.errors import CheckpointError, DataError
 from heedful.inspection import heads
 from heedful.inspection.attention_map import KINDS, AttentionMap, Kind, attention_map, map_of_ids
-from heedful.inspection.trace import folder_card, look, model_card, positions, prepare, trace
+from heedful.inspection.trace import folder_card, look, model_facts, positions, prepare, trace
 from heedful.translate.engine import SearchOptions
 from heedful.translate.translation import Translator
 from tests.small_translator import TEXT, save_translator, small_translator
@@ -109,14 +109,18 @@ def test_a_given_target_lists_the_training_examples_it_gives(translator: Transla
     assert total == pytest.approx(given["log_prob"], abs=0.1)
 
 
-def test_vectors_and_layers_of_a_long_sentence_are_sent_when_asked_for(translator: Translator) -> None:
+def test_vectors_and_layers_of_a_long_sentence_are_sent_when_asked_for(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
     long = " ".join([TEXT[0]] * 13)
     few = trace(translator, long, options=SearchOptions(beam_size=1))
     assert few["attention"]["encoder"]["layers"] == [1]
     asked = trace(translator, long, options=SearchOptions(beam_size=1), layers=[0])
     assert asked["attention"]["encoder"]["layers"] == [0]
     assert asked["vectors"]["kinds"]["cross"]["layers"] == [0]
-    assert trace(translator, TEXT[0], vector_bytes=10)["vectors"] is None
+    with monkeypatch.context() as small:
+        small.setattr("heedful.inspection.trace.VECTOR_BYTES", 10)
+        assert trace(translator, TEXT[0])["vectors"] is None
     with pytest.raises(DataError, match="no layer"):
         trace(translator, TEXT[0], layers=[2])
 
@@ -185,7 +189,7 @@ def test_a_given_target_may_be_as_long_as_a_translation_may_become(translator: T
 
 
 def test_the_card_tells_the_sizes(translator: Translator) -> None:
-    card = model_card(translator)
+    card = model_facts(translator)
     assert (card["encoder_layers"], card["num_heads"], card["d_k"]) == (2, 2, 8)
 
 

@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 import pytest
 
-from heedful.inspection.drawing import html
+from heedful.inspection.page_file import html
 from heedful.inspection.trace import positions, trace
 from heedful.translate.translation import Translator
 from tests.small_translator import TEXT, save_translator, taught_translator

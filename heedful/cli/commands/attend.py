@@ -93,7 +93,8 @@ def page(
 ) -> str:
     """The page with all that it shows of this text."""
     from heedful.inspection.attention_map import the_model
-    from heedful.inspection.drawing import check_place, html
+    from heedful.inspection.drawing import check_place
+    from heedful.inspection.page_file import html
     from heedful.inspection.trace import VECTOR_BYTES, folder_card, positions, trace
 
     sizes = the_model(translator).config
@@ -154,7 +155,7 @@ def echo_examples(translator: Translator, text: str, target: str) -> None:
 @click.option("--num-positions", type=click.IntRange(6, 4096), default=512, show_default=True, help="From 0 on.")
 def positions(output: Path, d_model: int, num_positions: int) -> None:
     """Draw the positional encoding of section 3.5: all of it, positions compared, dimensions, similarity."""
-    from heedful.inspection.drawing import html
+    from heedful.inspection.page_file import html
     from heedful.inspection.trace import positions as table
 
     check_form(output, (".html",))
@@ -168,7 +169,7 @@ def positions(output: Path, d_model: int, num_positions: int) -> None:
 def curves(run: Path, output: Path) -> None:
     """Draw what a RUN wrote down: loss, perplexity, BLEU and learning rate."""
     from heedful.data.metrics import run_metrics
-    from heedful.inspection.drawing import html
+    from heedful.inspection.page_file import html
 
     check_form(output, (".html",))
     write(output, html({"metrics": run_metrics(run)}, f"heedful: {run.name}"))

@@ -1,17 +1,15 @@
-"""The vectors behind the weights, so that the calculation can be worked through with its real numbers.
+"""The vectors that the attention weights follow from, so that the page can show the calculation with its real numbers.
 
 For each attention: queries, keys and values, what W_O makes of the heads, and what comes out of residual and LayerNorm.
 For each stack: the vector of every word before the first layer and after each, which says how far it moved. They are
-half precision: three digits, which is what a page shows. The arithmetic between them is done where it is shown
-(`inspection/page/worked.js`), and here for whoever has Python.
+half precision: three digits, which is what a page shows. The page does the arithmetic between them
+(`inspection/page/worked.js`).
 """
 
 from __future__ import annotations
 
 import base64
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -20,40 +18,12 @@ from torch import Tensor
 from heedful.inspection.attention_map import KINDS, AttentionMap, Kind
 
 
-@dataclass(frozen=True, slots=True)
-class Worked:
-    """Equation 1 for one head and one row: a number for each column, and the vector they lead to."""
-
-    dot_S: Tensor  # q·k
-    scaled_S: Tensor  # q·k / √d_k; −∞ where the mask forbids
-    weights_S: Tensor  # softmax of it
-    output_K: Tensor  # Σ weight · value
-
-
-def work(found: AttentionMap, kind: Kind, *, layer: int, head: int, row: int) -> Worked:
-    """The calculation of one head at one row, step by step; layer, head and row count from 0."""
-    recorder = found.reading.recorders[kind][layer]
-    query_K, key_SK = recorder.queries[0][row, head], recorder.keys[0][:, head]
-    dot_S = key_SK @ query_K
-    scaled_S = dot_S / math.sqrt(query_K.numel())
-    if kind == "decoder":
-        scaled_S = scaled_S.masked_fill(torch.arange(scaled_S.numel(), device=scaled_S.device) > row, -math.inf)
-    weights_S = scaled_S.softmax(dim=0)
-    return Worked(dot_S, scaled_S, weights_S, weights_S @ recorder.values[0][:, head])
-
-
 def states(found: AttentionMap, stack: str) -> Tensor:
     """The vectors of a stack's words before the first layer and after each: (layers + 1) × words × d_model."""
     kind: Kind = "encoder" if stack == "encoder" else "decoder"
     residuals, layers = found.reading.residuals, found.weights_LHTS[kind].size(0)
     after = [residuals[f"{stack}.{layer}.feed_forward_norm"].output_TD for layer in range(layers)]
     return torch.stack([residuals[f"{stack}.0.self_attention_norm"].x_TD, *after])
-
-
-def moved(states_LTD: Tensor) -> Tensor:
-    """How far each vector moved in each layer, as an angle in degrees: layers × words."""
-    cosine_LT = torch.cosine_similarity(states_LTD[1:].double(), states_LTD[:-1].double(), dim=-1)
-    return cosine_LT.clamp(-1, 1).acos().rad2deg()
 
 
 def num_vector_bytes(found: AttentionMap, layers: Sequence[int]) -> int:
@@ -87,10 +57,8 @@ def _parts(found: AttentionMap, kind: Kind, layers: Sequence[int], name: str) ->
 
 def _part(found: AttentionMap, kind: Kind, layer: int, name: str) -> Tensor:
     """Rows × width; the heads of a row lie side by side."""
-    recorder, residual = (
-        found.reading.recorders[kind][layer],
-        found.reading.residuals[RESIDUALS[kind].format(layer)],
-    )
+    recorder = found.reading.recorders[kind][layer]
+    residual = found.reading.residuals[RESIDUALS[kind].format(layer)]
     tensors = {
         "q": recorder.queries[0].flatten(1),
         "k": recorder.keys[0].flatten(1),
