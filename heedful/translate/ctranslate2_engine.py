@@ -28,6 +28,7 @@ from heedful.translate.export.ctranslate2 import library
 from heedful.translate.search import Hypothesis, length_penalty
 
 SCORED_PAIRS = 512  # at a time
+PATIENCE = 1.5  # with 1 a search that is asked for as many hypotheses as its beam now and then ends before the best one
 LIKE_OURS = 0.75  # |Y|^(¾α) grows as ((5 + |Y|) / 6)^α does where |Y| is 15: which W of those that ended are returned
 ROWS, FEWEST = 64, 16  # hypotheses of sentences of like length that a worker takes at a time, and sentences at least
 
@@ -127,6 +128,7 @@ class CTranslate2Engine(Engine):
             asynchronous=True,
             beam_size=options.beam_size,
             num_hypotheses=options.beam_size,
+            patience=PATIENCE if options.beam_size > 1 else 1,
             length_penalty=LIKE_OURS * options.alpha,
             max_decoding_length=limit,
             min_decoding_length=0,
