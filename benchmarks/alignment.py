@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from benchmarks.command import parser, run
-from heedful.data.grammar.corpus import built_in_corpus
+from heedful.data.grammar.corpus import held_out_examples
 from heedful.model.checkpoint import find_model, load_config
 from heedful.translate.alignment import Aligner, alignment_error_rate
 
@@ -18,7 +18,7 @@ def measure(model: Path) -> None:
     """Print one line."""
     data = load_config(find_model(model).config).data
     pair = data.source_language, data.target_language
-    test, aligner = built_in_corpus(*pair, train_pairs=0).test, Aligner.load(model, device="cpu")
+    test, aligner = held_out_examples(*pair)[1], Aligner.load(model, device="cpu")
     encode = aligner.tokenizer.encode
     found = [aligner.align(encode(example.source), encode(example.target)) for example in test]
     error = alignment_error_rate(found, [example.alignment for example in test])

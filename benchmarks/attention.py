@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.command import parser, run
-from heedful.data.grammar.corpus import built_in_corpus
+from heedful.data.grammar.corpus import pronoun_cases
 from heedful.data.grammar.pronouns import PronounCase
 from heedful.inspection.attention_map import Kind, attention_map
 from heedful.inspection.heads import GRAMMAR, hits, roles, validation_maps
@@ -55,10 +55,9 @@ class PronounReport:
 def pronoun_report(translator: Translator, kind: Kind, num_sentences: int = 1_000) -> PronounReport:
     """The head that is best on the validation links, measured on all held-out cases (into German alone)."""
     languages = (translator.source_language, translator.target_language)
-    corpus = built_in_corpus(*languages, train_pairs=0, held_out_pairs=num_sentences)
     chosen_LH = roles(validation_maps(translator, num_sentences), kind).shares_LH[GRAMMAR["pronoun"]]
     layer, head = divmod(int(chosen_LH.argmax()), chosen_LH.size(1))
-    found_LHP = torch.cat([pronoun_hits(translator, kind, case) for case in corpus.pronouns], dim=-1)
+    found_LHP = torch.cat([pronoun_hits(translator, kind, case) for case in pronoun_cases(*languages)], dim=-1)
     return PronounReport(kind, layer, head, float(chosen_LH[layer, head]), found_LHP[layer, head])
 
 

@@ -18,7 +18,7 @@ import torch
 from benchmarks.command import keep, keeping_parser, run
 from benchmarks.record import machine
 from heedful.data.corpus import read_lines
-from heedful.data.grammar.corpus import built_in_corpus
+from heedful.data.grammar.corpus import held_out_examples
 from heedful.data.tokenizer import Tokenizer
 from heedful.model.checkpoint import find_model, load_config, load_model
 from heedful.score.evaluation import evaluate
@@ -44,7 +44,7 @@ def text_of(model: Path, source: Path | None, reference: Path | None) -> Text:
     if source is not None and reference is not None:
         return Text(source.name, list(read_lines(source)), list(read_lines(reference)))
     data = load_config(find_model(model).config).data
-    test = built_in_corpus(data.source_language, data.target_language, train_pairs=0).test
+    test = held_out_examples(data.source_language, data.target_language)[1]
     name = f"built-in {data.source_language}-{data.target_language}"
     return Text(name, [example.source for example in test], [example.target for example in test])
 

@@ -21,7 +21,7 @@ import torch
 
 from heedful.config.extras import install_line, missing
 from heedful.data.corpus import read_pairs
-from heedful.data.grammar.corpus import LANGUAGES, built_in_corpus
+from heedful.data.grammar.corpus import LANGUAGES, held_out_examples
 from heedful.data.run_folder import CONFIG, TRAINING_DATA, VALIDATION_DATA
 from heedful.data.shards import Shards, open_shards
 from heedful.data.tokenizer import Tokenizer
@@ -144,8 +144,8 @@ def _sentences(
         pairs = zip(sentences(shards.source, number), sentences(shards.target, number), strict=True)
         return f"{number} of the run's data", list(pairs)
     if set(languages) <= set(LANGUAGES) and languages[0] != languages[1]:
-        corpus = built_in_corpus(*languages, train_pairs=0, held_out_pairs=SENTENCES)
-        examples = ((example.source, example.target) for example in corpus.valid)
+        valid, _ = held_out_examples(*languages, count=SENTENCES)
+        examples = ((example.source, example.target) for example in valid)
         return f"{SENTENCES} of the built-in corpus", list(_encoded(loaded, examples))
     return f"{SENTENCES} random ones; name some with -s and -t", _random_pairs(loaded.tokenizer.vocab_size)
 

@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
-from heedful.data.grammar.corpus import LANGUAGES, Example, built_in_corpus
+from heedful.data.grammar.corpus import LANGUAGES, Example, held_out_examples
 from heedful.inspection.attention_map import KINDS, AttentionMap, Kind, attention_map, the_model
 from heedful.model.transformer import Transformer
 from heedful.translate.translation import Translator
@@ -205,5 +205,5 @@ def grammar_roles(translator: Translator, num_sentences: int = SENTENCES) -> dic
 def validation_maps(translator: Translator, num_sentences: int) -> list[tuple[AttentionMap, Example]]:
     """Validation sentences of the built-in corpus, and the weights for each."""
     languages = (translator.source_language, translator.target_language)
-    corpus = built_in_corpus(*languages, train_pairs=0, held_out_pairs=num_sentences)
-    return [(attention_map(translator, example.source, example.target), example) for example in corpus.valid]
+    valid, _ = held_out_examples(*languages, count=num_sentences)
+    return [(attention_map(translator, example.source, example.target), example) for example in valid]

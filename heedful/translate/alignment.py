@@ -32,7 +32,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from heedful.data.atomic import write_file
-from heedful.data.grammar.corpus import LANGUAGES, Example, built_in_corpus
+from heedful.data.grammar.corpus import LANGUAGES, Example, held_out_examples
 from heedful.data.languages import has_spaces
 from heedful.data.tokenizer import SPACE, Tokenizer
 from heedful.data.words import apart, num_words, word_of_piece, words_of
@@ -285,8 +285,8 @@ def choice_for(model: TranslationModel, tokenizer: Tokenizer, languages: tuple[s
     """Made on the built-in corpus if it has these languages."""
     if languages[0] == languages[1] or not set(languages) <= set(LANGUAGES):
         return default_choice(model)
-    corpus = built_in_corpus(*languages, train_pairs=0, held_out_pairs=SENTENCES)
-    return choose(model, tokenizer, corpus.valid)
+    valid, _ = held_out_examples(*languages, count=SENTENCES)
+    return choose(model, tokenizer, valid)
 
 
 def choose(model: TranslationModel, tokenizer: Tokenizer, examples: Sequence[Example]) -> Choice:

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from benchmarks.attention import pronoun_place, pronoun_report
-from heedful.data.grammar.corpus import Example, built_in_corpus
+from heedful.data.grammar.corpus import Example, pronoun_cases
 from heedful.data.grammar.links import Link
 from heedful.errors import ConfigError, DataError
 from heedful.inspection.attention_map import KINDS, AttentionMap, Kind, attention_map, the_model, tokens_of
@@ -171,7 +171,7 @@ def test_the_pronoun_report_measures_a_head_that_was_chosen_before(kind: Kind) -
 
 
 def test_a_pronouns_place_is_the_noun_that_it_stands_for() -> None:
-    for case in built_in_corpus("en", "de", train_pairs=0, held_out_pairs=1).pronouns[::40]:
+    for case in pronoun_cases("en", "de")[::40]:
         row, (noun,) = pronoun_place("encoder", case)
         written, (aligned,) = pronoun_place("cross", case)
         assert case.source.split(" ")[row] == "it"

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from heedful.config.settings import ModelConfig
-from heedful.data.grammar.corpus import built_in_corpus
+from heedful.data.grammar.corpus import held_out_examples
 from heedful.data.words import word_of_piece
 from heedful.errors import DataError
 from heedful.inspection.attention_map import KINDS, map_of_ids, the_model
@@ -178,8 +178,8 @@ def test_a_step_looks_directly_or_through_another_word(model: Path) -> None:
 
 
 def test_the_way_that_knows_the_alignment_counts(monkeypatch: pytest.MonkeyPatch, model: Path) -> None:
-    loaded, corpus = load_model(model, device=CPU), built_in_corpus("en", "de", train_pairs=0, held_out_pairs=20)
-    answers = cycle(corpus.valid)
+    loaded, (valid, _) = load_model(model, device=CPU), held_out_examples("en", "de", count=20)
+    answers = cycle(valid)
 
     def planted(_: object, source_ids: Sequence[int], target_ids: Sequence[int]) -> Tensor:
         example = next(answers)
@@ -191,12 +191,12 @@ def test_the_way_that_knows_the_alignment_counts(monkeypatch: pytest.MonkeyPatch
 
     torch.manual_seed(1)
     monkeypatch.setattr(alignment, "ways_to_look", planted)
-    choice = choose(loaded.model, loaded.tokenizer, corpus.valid)
+    choice = choose(loaded.model, loaded.tokenizer, valid)
     assert torch.tensor(choice.counts).sum(dim=0).argmax() == 2
     assert not choice.source_alone, "English and German have a word for each other's"
     aligner, encode = Aligner(loaded.model, loaded.tokenizer, choice), loaded.tokenizer.encode
-    found = [aligner.align(encode(example.source), encode(example.target)) for example in corpus.valid]
-    assert alignment_error_rate(found, [example.alignment for example in corpus.valid]) < 0.02
+    found = [aligner.align(encode(example.source), encode(example.target)) for example in valid]
+    assert alignment_error_rate(found, [example.alignment for example in valid]) < 0.02
 
 
 def test_marks_are_words_without_spaces_and_stay_alone(model: Path) -> None:
@@ -224,8 +224,8 @@ def test_without_the_grammar_a_whole_layer_is_asked(model: Path) -> None:
 
 
 def test_a_model_that_knows_nothing_aligns_every_target_word_all_the_same(model: Path) -> None:
-    loaded, corpus = load_model(model, device=CPU), built_in_corpus("en", "de", train_pairs=0, held_out_pairs=20)
-    choice = choose(loaded.model, loaded.tokenizer, corpus.valid)
+    loaded, (valid, _) = load_model(model, device=CPU), held_out_examples("en", "de", count=20)
+    choice = choose(loaded.model, loaded.tokenizer, valid)
     assert choice == replace(default_choice(loaded.model), source_alone=choice.source_alone)
 
 

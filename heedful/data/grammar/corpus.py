@@ -5,7 +5,6 @@ corpora of all six pairs say the same. A source text occurs once. Held-out sente
 training, so that they do not depend on how many there are. Knows no grammar of any language, and no files.
 """
 
-import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -15,6 +14,7 @@ from heedful.data.grammar.english import english
 from heedful.data.grammar.german import german
 from heedful.data.grammar.korean import korean
 from heedful.data.grammar.links import Link, links, relations_of
+from heedful.data.grammar.phrases import Draw
 from heedful.data.grammar.pronouns import PronounCase, pronoun_sentences, wrong_pronoun
 from heedful.data.grammar.reserved import is_held_out
 from heedful.data.grammar.sampling import sentences
@@ -44,38 +44,12 @@ class Example:
     target_links: tuple[Link, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class BuiltInCorpus:
-    """What a translator is trained, validated and tested on."""
-
-    train: list[Example]
-    valid: list[Example]
-    test: list[Example]
-    pronouns: list[PronounCase]
-
-
-class Written(NamedTuple):
+class WrittenSentence(NamedTuple):
     """A tree and its text in one language."""
 
     sentence: Sentence
     words: list[Word]
     line: str
-
-
-def built_in_corpus(
-    source_language: str,
-    target_language: str,
-    *,
-    seed: int = 1,
-    train_pairs: int = 200_000,
-    held_out_pairs: int = 1_000,
-) -> BuiltInCorpus:
-    """The built-in corpus of a pair of languages; `held_out_pairs` each for validation and for test."""
-    check_pair(source_language, target_language)
-    training = training_sentences(source_language, seed=seed, count=train_pairs)
-    train = [example(written, target_language) for written in training]
-    valid, test = held_out_examples(source_language, target_language, seed=seed, count=held_out_pairs)
-    return BuiltInCorpus(train, valid, test, pronoun_cases(source_language, target_language, seed=seed))
 
 
 def check_pair(source_language: str, target_language: str) -> None:
@@ -88,24 +62,25 @@ def check_pair(source_language: str, target_language: str) -> None:
         raise ConfigError(f"{source_language}-{target_language} is no pair of languages; take two of {possible}")
 
 
-def training_sentences(language: str, *, seed: int, count: int) -> Iterator[Written]:
+def training_sentences(language: str, *, seed: int, count: int) -> Iterator[WrittenSentence]:
     """Sentences without a reserved combination, all different, and none of the demonstration's."""
-    draws = sentences(random.Random(f"train {seed}"))
+    draws = sentences(Draw(f"train {seed}"))
     shown = (sentence for sentence in draws if not is_held_out(sentence) and sentence not in DEMO)
     return _distinct(shown, language, count)
 
 
 def held_out_examples(
-    source_language: str, target_language: str, *, seed: int, count: int
+    source_language: str, target_language: str, *, seed: int = 1, count: int = 1_000
 ) -> tuple[list[Example], list[Example]]:
     """Pairs for validation and pairs for test, `count` each: all different, all with a reserved combination."""
-    draws = sentences(random.Random(f"held out {seed}"))
+    check_pair(source_language, target_language)
+    draws = sentences(Draw(f"held out {seed}"))
     held_out = _distinct((sentence for sentence in draws if is_held_out(sentence)), source_language, 2 * count)
     examples = [example(written, target_language) for written in held_out]
     return examples[:count], examples[count:]
 
 
-def _distinct(draws: Iterator[Sentence], language: str, count: int) -> Iterator[Written]:
+def _distinct(draws: Iterator[Sentence], language: str, count: int) -> Iterator[WrittenSentence]:
     if count < 0:
         raise ConfigError(f"the built-in corpus cannot have {count} sentences")
     seen: set[str] = set()
@@ -119,10 +94,10 @@ def _distinct(draws: Iterator[Sentence], language: str, count: int) -> Iterator[
             raise ConfigError(f"the built-in corpus has no {count:,} sentences; ask for {len(seen):,} or fewer")
         if not failures:
             seen.add(line)
-            yield Written(sentence, words, line)
+            yield WrittenSentence(sentence, words, line)
 
 
-def example(written: Written, target_language: str) -> Example:
+def example(written: WrittenSentence, target_language: str) -> Example:
     """A written sentence with its translation."""
     sentence, source, line = written
     target = WRITERS[target_language](sentence)
@@ -130,14 +105,14 @@ def example(written: Written, target_language: str) -> Example:
     return Example(line, text(target), alignment(source, target), links(relations, source), links(relations, target))
 
 
-def pronoun_cases(source_language: str, target_language: str, *, seed: int) -> list[PronounCase]:
+def pronoun_cases(source_language: str, target_language: str, *, seed: int = 1) -> list[PronounCase]:
     """Held-out sentences in which the pronoun's gender depends on its antecedent; only German has such pronouns."""
     if target_language != "de":
         return []
     cases: dict[str, PronounCase] = {}
     for role in ("subject", "object"):
         enough = len(cases) + _PRONOUN_CASES // 2
-        draws = pronoun_sentences(random.Random(f"pronouns {role} {seed}"), role)
+        draws = pronoun_sentences(Draw(f"pronouns {role} {seed}"), role)
         while len(cases) < enough:
             case = _pronoun_case(next(draws), WRITERS[source_language])
             cases.setdefault(case.source, case)

@@ -16,7 +16,6 @@ from heedful.data.atomic import explained, new_files
 from heedful.data.grammar.corpus import (
     WRITERS,
     Example,
-    check_pair,
     held_out_examples,
     pronoun_cases,
     training_sentences,
@@ -25,16 +24,13 @@ from heedful.data.grammar.links import Link
 from heedful.data.grammar.words import text
 from heedful.errors import DataError
 
-_HELD_OUT_PAIRS = 1_000
-
 
 def write_corpus(
     directory: Path, source_language: str, target_language: str, *, seed: int = 1, train_pairs: int = 200_000
 ) -> None:
     """Write train.en, train.de, valid.*, test.*, test.alignments, test.links.jsonl and, into German, pronouns.tsv."""
-    check_pair(source_language, target_language)
     languages = (source_language, target_language)
-    valid, test = held_out_examples(*languages, seed=seed, count=_HELD_OUT_PAIRS)
+    valid, test = held_out_examples(*languages, seed=seed)
     cases = pronoun_cases(*languages, seed=seed)
     contents: dict[str, Iterable[str]] = {
         **_sides("valid", languages, valid),

@@ -30,67 +30,62 @@ OWNED = select("animals things texts furniture vehicles house castle garden mini
 _NUMBERS = tuple(NUMBERS)
 
 
-def pick(rng: random.Random, options: Sequence[T]) -> T:
-    """One of the options, each equally likely."""
-    return options[int(rng.random() * len(options))]
+class Draw(random.Random):
+    """A generator of random phrases; equal seeds give equal ones."""
 
+    def pick(self, options: Sequence[T]) -> T:
+        """One of the options, each equally likely."""
+        return options[int(self.random() * len(options))]
 
-def chance(rng: random.Random, probability: float) -> bool:
-    """True with the given probability."""
-    return rng.random() < probability
+    def chance(self, probability: float) -> bool:
+        """True with the given probability."""
+        return self.random() < probability
 
+    def other(self, nouns: Sequence[Noun], taken: Noun) -> Noun:
+        """One of the nouns, but not the one that is taken."""
+        while (noun := self.pick(nouns)) is taken:
+            pass
+        return noun
 
-def other(rng: random.Random, nouns: Sequence[Noun], taken: Noun) -> Noun:
-    """One of the nouns, but not the one that is taken."""
-    while (noun := pick(rng, nouns)) is taken:
-        pass
-    return noun
+    def subject_and_object(self, verb: Verb) -> tuple[Noun, Noun]:
+        """Two nouns that a verb can join."""
+        subject = self.pick(SUBJECTS[verb])
+        return subject, self.other(OBJECTS[verb], subject)
 
+    def adjectives(self, noun: Noun, options: Sequence[Adjective]) -> tuple[Adjective, ...]:
+        """None, one, or two: a quality before an age or a colour ("fluffy blue", "expensive new")."""
+        roll = self.random()
+        if roll > 0.6 or not options:
+            return ()
+        first = tuple(adjective for adjective in options if adjective.kind not in _SECOND)
+        second = tuple(adjective for adjective in options if adjective.kind in _SECOND)
+        if roll < 0.25 and first and second:
+            return self.pick(first), self.pick(second)
+        return (self.pick(options),)
 
-def subject_and_object(rng: random.Random, verb: Verb) -> tuple[Noun, Noun]:
-    """Two nouns that a verb can join."""
-    subject = pick(rng, SUBJECTS[verb])
-    return subject, other(rng, OBJECTS[verb], subject)
+    def definite(self, noun: Noun) -> NounPhrase:
+        """Like "the cat", "the small cat"."""
+        return NounPhrase(noun, self.adjectives(noun, FITTING[noun]))
 
+    def known(self, noun: Noun) -> NounPhrase:
+        """A definite phrase of any kind: one, many, or somebody's."""
+        chosen = self.adjectives(noun, FITTING[noun])
+        roll = self.random()
+        if roll < 0.15 and noun.counter:
+            return NounPhrase(noun, chosen, MANY)
+        if roll < 0.28 and noun in OWNED:
+            return NounPhrase(noun, chosen, owner=NounPhrase(self.pick(PEOPLE)))
+        return NounPhrase(noun, chosen)
 
-def adjectives(rng: random.Random, noun: Noun, options: Sequence[Adjective]) -> tuple[Adjective, ...]:
-    """None, one, or two: a quality before an age or a colour ("fluffy blue", "expensive new")."""
-    roll = rng.random()
-    if roll > 0.6 or not options:
-        return ()
-    first = tuple(adjective for adjective in options if adjective.kind not in _SECOND)
-    second = tuple(adjective for adjective in options if adjective.kind in _SECOND)
-    if roll < 0.25 and first and second:
-        return pick(rng, first), pick(rng, second)
-    return (pick(rng, options),)
+    def single(self, noun: Noun) -> NounPhrase:
+        """Like "a cat", "a small cat"."""
+        return NounPhrase(noun, self.adjectives(noun, FITTING[noun]), definite=False)
 
-
-def definite(rng: random.Random, noun: Noun) -> NounPhrase:
-    """Like "the cat", "the small cat"."""
-    return NounPhrase(noun, adjectives(rng, noun, FITTING[noun]))
-
-
-def known(rng: random.Random, noun: Noun) -> NounPhrase:
-    """A definite phrase of any kind: one, many, or somebody's."""
-    chosen = adjectives(rng, noun, FITTING[noun])
-    roll = rng.random()
-    if roll < 0.15 and noun.counter:
-        return NounPhrase(noun, chosen, MANY)
-    if roll < 0.28 and noun in OWNED:
-        return NounPhrase(noun, chosen, owner=NounPhrase(pick(rng, PEOPLE)))
-    return NounPhrase(noun, chosen)
-
-
-def single(rng: random.Random, noun: Noun) -> NounPhrase:
-    """Like "a cat", "a small cat"."""
-    return NounPhrase(noun, adjectives(rng, noun, FITTING[noun]), definite=False)
-
-
-def any_phrase(rng: random.Random, noun: Noun) -> NounPhrase:
-    """A phrase of any kind: also "a cat" and "three cats"."""
-    roll = rng.random()
-    if roll > 0.5 or not noun.counter:
-        return known(rng, noun)
-    if roll < 0.35:
-        return single(rng, noun)
-    return NounPhrase(noun, adjectives(rng, noun, FITTING[noun]), pick(rng, _NUMBERS), definite=False)
+    def any_phrase(self, noun: Noun) -> NounPhrase:
+        """A phrase of any kind: also "a cat" and "three cats"."""
+        roll = self.random()
+        if roll > 0.5 or not noun.counter:
+            return self.known(noun)
+        if roll < 0.35:
+            return self.single(noun)
+        return NounPhrase(noun, self.adjectives(noun, FITTING[noun]), self.pick(_NUMBERS), definite=False)

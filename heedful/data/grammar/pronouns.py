@@ -5,14 +5,14 @@ gender, so that er, sie or es shows which one was understood. All are held out: 
 object and the reason together.
 """
 
-import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from heedful.data.grammar.links import Link
+from heedful.data.grammar.phrases import Draw
 from heedful.data.grammar.reserved import dilemma_of, is_reserved
-from heedful.data.grammar.trees import Action, Anaphor, Description, NounPhrase, Sentence
+from heedful.data.grammar.trees import Anaphor, Sentence
 from heedful.data.grammar.two_clauses import dilemma
 
 Role = Literal["subject", "object"]
@@ -29,32 +29,23 @@ class PronounCase:
     target_links: tuple[Link, ...]  # of the right one
 
 
-def pronoun_sentences(rng: random.Random, role: Role) -> Iterator[Sentence]:
+def pronoun_sentences(draw: Draw, role: Role) -> Iterator[Sentence]:
     """Held-out sentences about one animal, with a pronoun for the noun in the role."""
     while True:
-        sentence = dilemma(rng)
-        subject, object_, pronoun = _parts(sentence)
-        triple = dilemma_of(sentence)
-        decisive = (
-            subject.noun.gender != object_.noun.gender and subject.noun.tags[0] == "animals" and subject.count == 1
-        )
-        if pronoun.role == role and decisive and triple is not None and is_reserved(triple):
+        sentence = dilemma(draw)
+        parts = dilemma_of(sentence)
+        assert parts is not None
+        subject = parts.subject
+        is_one_animal = subject.noun.tags[0] == "animals" and subject.count == 1
+        decisive = is_one_animal and subject.noun.gender != parts.object.noun.gender
+        if parts.pronoun.role == role and decisive and is_reserved(parts.names):
             yield sentence
 
 
 def wrong_pronoun(sentence: Sentence) -> Sentence:
     """The same sentence with the other noun as the pronoun's antecedent."""
-    subject, object_, pronoun = _parts(sentence)
-    other = Anaphor("object", object_) if pronoun.role == "subject" else Anaphor("subject", subject)
-    assert isinstance(sentence.reason, Description)
-    return replace(sentence, reason=replace(sentence.reason, subject=other))
-
-
-def _parts(sentence: Sentence) -> tuple[NounPhrase, NounPhrase, Anaphor]:
-    assert isinstance(sentence.main, Action)
-    assert isinstance(sentence.reason, Description)
-    subject, object_, pronoun = sentence.main.subject, sentence.main.object, sentence.reason.subject
-    assert isinstance(subject, NounPhrase)
-    assert isinstance(object_, NounPhrase)
-    assert isinstance(pronoun, Anaphor)
-    return subject, object_, pronoun
+    parts = dilemma_of(sentence)
+    assert parts is not None
+    is_subject = parts.pronoun.role == "subject"
+    other = Anaphor("object", parts.object) if is_subject else Anaphor("subject", parts.subject)
+    return replace(sentence, reason=replace(parts.reason, subject=other))

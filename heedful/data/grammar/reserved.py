@@ -10,6 +10,7 @@ road are held out on purpose.
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cache
+from typing import NamedTuple
 from zlib import crc32
 
 from heedful.data.grammar.entries import Noun
@@ -70,16 +71,31 @@ def combinations(sentence: Sentence) -> Iterator[Combination]:
     for verb, object_ in deeds(sentence):
         if isinstance(object_, NounPhrase):
             yield verb.name, object_.noun.name
-    triple = dilemma_of(sentence)
-    if triple is not None:
-        yield triple
+    dilemma = dilemma_of(sentence)
+    if dilemma is not None:
+        yield dilemma.names
 
 
-def dilemma_of(sentence: Sentence) -> Combination | None:
-    """Subject, object and reason of a pronoun sentence, and None of any other."""
-    main, reason = sentence.main, sentence.reason
-    if not isinstance(reason, Description) or not isinstance(reason.subject, Anaphor) or not isinstance(main, Action):
-        return None
-    assert isinstance(main.subject, NounPhrase)
-    assert isinstance(main.object, NounPhrase)
-    return main.subject.noun.name, main.object.noun.name, reason.adjective.name
+class DilemmaParts(NamedTuple):
+    """What a pronoun sentence is about."""
+
+    subject: NounPhrase
+    object: NounPhrase
+    reason: Description
+    pronoun: Anaphor
+
+    @property
+    def names(self) -> Combination:
+        """The words by which it is reserved or not."""
+        return self.subject.noun.name, self.object.noun.name, self.reason.adjective.name
+
+
+def dilemma_of(sentence: Sentence) -> DilemmaParts | None:
+    """The parts of a pronoun sentence, and None of any other."""
+    match sentence:
+        case Sentence(
+            main=Action(subject=NounPhrase() as subject, object=NounPhrase() as object_),
+            reason=Description(subject=Anaphor() as pronoun) as reason,
+        ):
+            return DilemmaParts(subject, object_, reason, pronoun)
+    return None

@@ -4,17 +4,17 @@ The weights are shares of the corpus, about; the pronoun sentences have the larg
 training or held-out sentences.
 """
 
-import random
 from bisect import bisect
 from collections.abc import Callable, Iterator
 from itertools import accumulate
 
 from heedful.data.grammar import one_clause, two_clauses
 from heedful.data.grammar.entries import Verb
+from heedful.data.grammar.phrases import Draw
 from heedful.data.grammar.trees import NounPhrase, Object, Sentence, deeds, phrases
 from heedful.data.grammar.verbs import LASTING, ODD_PAIRS
 
-CONSTRUCTIONS: dict[Callable[[random.Random], Sentence], int] = {
+CONSTRUCTIONS: dict[Callable[[Draw], Sentence], int] = {
     one_clause.transitive: 8,
     one_clause.settled: 8,
     one_clause.perfect: 5,
@@ -46,10 +46,10 @@ _DRAW = tuple(CONSTRUCTIONS)
 _UP_TO = tuple(accumulate(CONSTRUCTIONS.values()))
 
 
-def sentences(rng: random.Random) -> Iterator[Sentence]:
+def sentences(draw: Draw) -> Iterator[Sentence]:
     """Sentences without end, in an order that depends on nothing but the generator."""
     while True:
-        sentence = _DRAW[bisect(_UP_TO, rng.random() * _UP_TO[-1])](rng)
+        sentence = _DRAW[bisect(_UP_TO, draw.random() * _UP_TO[-1])](draw)
         if _sensible(sentence):
             yield sentence
 

@@ -179,16 +179,16 @@ def phrases(sentence: Sentence) -> Iterator[NounPhrase]:
                 yield from _phrases_in(part)
 
 
-Part: TypeAlias = Subject | Object | Place | Means | None
+_Part: TypeAlias = Subject | Object | Place | Means | None
 
 
-def _parts(clause: Clause) -> tuple[Part, ...]:
+def _parts(clause: Clause) -> tuple[_Part, ...]:
     if isinstance(clause, Action):
         return clause.subject, clause.object, clause.recipient, clause.place, clause.means
     return clause.subject, clause.than if isinstance(clause, Description) else clause.phrase
 
 
-def _phrases_in(part: Part) -> Iterator[NounPhrase]:
+def _phrases_in(part: _Part) -> Iterator[NounPhrase]:
     if isinstance(part, NounPhrase):
         yield part
         yield from _phrases_in(part.owner)

@@ -4,28 +4,13 @@ Knows no language, except that object relatives which German could not tell from
 (`_clear`), and nothing of training or held-out sentences.
 """
 
-import random
 from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
 from heedful.data.grammar.entries import Adjective, Dilemma, Noun, Verb
 from heedful.data.grammar.lexicon import ADJECTIVE_NAMED, NOUNS, select
-from heedful.data.grammar.one_clause import ACTIVE, DESCRIBED, degree
-from heedful.data.grammar.phrases import (
-    LOOKS,
-    OBJECTS,
-    PEOPLE,
-    PREDICATES,
-    SUBJECTS,
-    adjectives,
-    any_phrase,
-    chance,
-    definite,
-    other,
-    pick,
-    single,
-    subject_and_object,
-)
+from heedful.data.grammar.one_clause import ACTIVE, DESCRIBED, deed, degree
+from heedful.data.grammar.phrases import LOOKS, OBJECTS, PEOPLE, PREDICATES, SUBJECTS, Draw
 from heedful.data.grammar.trees import MANY, Action, Anaphor, Degree, Description, NounPhrase, Relative, Sentence
 from heedful.data.grammar.verbs import CLAIMS, CRY, DILEMMAS, LAUGH, TIMES, VERB_NAMED
 
@@ -69,104 +54,101 @@ _ABOUT: dict[Noun, tuple[tuple[Gap, Verb], ...]] = {
 }
 
 
-def dilemma(rng: random.Random) -> Sentence:
+def dilemma(draw: Draw) -> Sentence:
     """Like "The animal didn't cross the road because it was too tired" and "… because it was too wide"."""
     # English does not say "it" of people, which gives their sex away: the harder sentences are more frequent.
-    frame, actors = pick(rng, _ACTORS["animals" if chance(rng, 0.75) else "people"])
-    return reasoned(rng, frame, actors)
+    frame, actors = draw.pick(_ACTORS["animals" if draw.chance(0.75) else "people"])
+    return reasoned(draw, frame, actors)
 
 
-def reasoned(rng: random.Random, frame: Dilemma, actors: Sequence[Noun]) -> Sentence:
+def reasoned(draw: Draw, frame: Dilemma, actors: Sequence[Noun]) -> Sentence:
     """What one of the actors does or does not do, with a reason that lies in the subject or in the object."""
-    denied = chance(rng, 0.6)
-    role: Gap = pick(rng, _GAPS)
+    denied = draw.chance(0.6)
+    role: Gap = draw.pick(_GAPS)
     options = _REASONS[frame][denied, role]
     if not options:
-        return reasoned(rng, frame, actors)
-    adjective, object_ = pick(rng, options)
-    subject = _looking(rng, pick(rng, actors), adjective, many=0.12)
-    acted_on = _looking(rng, object_, adjective)
-    how: Degree = "too" if denied else "very" if adjective.degrees and chance(rng, 0.4) else ""
+        return reasoned(draw, frame, actors)
+    adjective, object_ = draw.pick(options)
+    subject = _looking(draw, draw.pick(actors), adjective, many=0.12)
+    acted_on = _looking(draw, object_, adjective)
+    how: Degree = "too" if denied else "very" if adjective.degrees and draw.chance(0.4) else ""
     reason = Description(Anaphor(role, subject if role == "subject" else acted_on), adjective, how)
-    time = pick(rng, TIMES["past"]) if chance(rng, 0.2) else None
+    time = draw.pick(TIMES["past"]) if draw.chance(0.2) else None
     return Sentence(Action(subject, VERB_NAMED[frame.verb], acted_on, negated=denied), time, reason)
 
 
-def _looking(rng: random.Random, noun: Noun, reason: Adjective, *, many: float = 0.0) -> NounPhrase:
+def _looking(draw: Draw, noun: Noun, reason: Adjective, *, many: float = 0.0) -> NounPhrase:
     """A definite phrase that says of the noun at most how it looks, so that the reason is news."""
     looks = tuple(adjective for adjective in LOOKS[noun] if adjective is not reason)
-    chosen = (pick(rng, looks),) if looks and chance(rng, 0.35) else ()
-    return NounPhrase(noun, chosen, MANY if chance(rng, many) else 1)
+    chosen = (draw.pick(looks),) if looks and draw.chance(0.35) else ()
+    return NounPhrase(noun, chosen, MANY if draw.chance(many) else 1)
 
 
-def deed_as_reason(rng: random.Random) -> Sentence:
+def deed_as_reason(draw: Draw) -> Sentence:
     """Like "The king was happy because the princess found the key"."""
-    verb = pick(rng, ACTIVE)
-    doer, object_ = subject_and_object(rng, verb)
-    subject = pick(rng, PEOPLE)
+    verb, doer, object_ = deed(draw)
+    subject = draw.pick(PEOPLE)
     if subject in (doer, object_) or doer.tags[0] != "people":
-        return deed_as_reason(rng)
-    reason = Action(definite(rng, doer), verb, any_phrase(rng, object_))
-    phrase = NounPhrase(subject, adjectives(rng, subject, LOOKS[subject]), MANY if chance(rng, 0.15) else 1)
-    if chance(rng, 0.5):
-        return Sentence(Action(phrase, pick(rng, (LAUGH, CRY))), reason=reason)
-    return Sentence(Description(phrase, pick(rng, _FEELINGS)), reason=reason)
+        return deed_as_reason(draw)
+    reason = Action(draw.definite(doer), verb, draw.any_phrase(object_))
+    phrase = NounPhrase(subject, draw.adjectives(subject, LOOKS[subject]), MANY if draw.chance(0.15) else 1)
+    if draw.chance(0.5):
+        return Sentence(Action(phrase, draw.pick((LAUGH, CRY))), reason=reason)
+    return Sentence(Description(phrase, draw.pick(_FEELINGS)), reason=reason)
 
 
-def claim(rng: random.Random) -> Sentence:
+def claim(draw: Draw) -> Sentence:
     """Like "The woman said that she was tired", "… that the dog had seen the cat"."""
-    noun = pick(rng, PEOPLE)
-    speaker = NounPhrase(noun, adjectives(rng, noun, LOOKS[noun]))
-    main = Action(speaker, pick(rng, CLAIMS))
-    if chance(rng, 0.5):
-        return Sentence(main, claim=_claimed_state(rng, speaker))
-    return Sentence(main, claim=_claimed_deed(rng, speaker))
+    noun = draw.pick(PEOPLE)
+    speaker = NounPhrase(noun, draw.adjectives(noun, LOOKS[noun]))
+    main = Action(speaker, draw.pick(CLAIMS))
+    if draw.chance(0.5):
+        return Sentence(main, claim=_claimed_state(draw, speaker))
+    return Sentence(main, claim=_claimed_deed(draw, speaker))
 
 
-def _claimed_state(rng: random.Random, speaker: NounPhrase) -> Description:
-    if "adults" in speaker.noun.tags and chance(rng, 0.5):
-        adjective = pick(rng, PREDICATES[speaker.noun])
-        return Description(Anaphor("subject", speaker), adjective, degree(rng, adjective))
-    noun = other(rng, DESCRIBED, speaker.noun)
-    adjective = pick(rng, PREDICATES[noun])
-    return Description(NounPhrase(noun), adjective, degree(rng, adjective))
+def _claimed_state(draw: Draw, speaker: NounPhrase) -> Description:
+    if "adults" in speaker.noun.tags and draw.chance(0.5):
+        adjective = draw.pick(PREDICATES[speaker.noun])
+        return Description(Anaphor("subject", speaker), adjective, degree(draw, adjective))
+    noun = draw.other(DESCRIBED, speaker.noun)
+    adjective = draw.pick(PREDICATES[noun])
+    return Description(NounPhrase(noun), adjective, degree(draw, adjective))
 
 
-def _claimed_deed(rng: random.Random, speaker: NounPhrase) -> Action:
-    verb = pick(rng, ACTIVE)
-    subject, object_ = subject_and_object(rng, verb)
+def _claimed_deed(draw: Draw, speaker: NounPhrase) -> Action:
+    verb, subject, object_ = deed(draw)
     if speaker.noun in (subject, object_):
-        return _claimed_deed(rng, speaker)
-    own = "adults" in speaker.noun.tags and speaker.noun in SUBJECTS[verb] and chance(rng, 0.5)
-    doer = Anaphor("subject", speaker) if own else definite(rng, subject)
-    negated = chance(rng, 0.2)
-    phrase = definite(rng, object_) if negated else any_phrase(rng, object_)
+        return _claimed_deed(draw, speaker)
+    own = "adults" in speaker.noun.tags and speaker.noun in SUBJECTS[verb] and draw.chance(0.5)
+    doer = Anaphor("subject", speaker) if own else draw.definite(subject)
+    negated = draw.chance(0.2)
+    phrase = draw.definite(object_) if negated else draw.any_phrase(object_)
     return Action(doer, verb, phrase, tense="had", negated=negated)
 
 
-def with_relative(rng: random.Random) -> Sentence:
+def with_relative(draw: Draw) -> Sentence:
     """Like "The dog that saw the cat crossed the road", "The girl bought the book that the boy read"."""
-    verb = pick(rng, ACTIVE)
-    subject, object_ = subject_and_object(rng, verb)
-    if chance(rng, 0.5):
-        return Sentence(Action(_specified(rng, subject, object_, verb), verb, definite(rng, object_)))
-    return Sentence(Action(definite(rng, subject), verb, _specified(rng, object_, subject, verb)))
+    verb, subject, object_ = deed(draw)
+    if draw.chance(0.5):
+        return Sentence(Action(_specified(draw, subject, object_, verb), verb, draw.definite(object_)))
+    return Sentence(Action(draw.definite(subject), verb, _specified(draw, object_, subject, verb)))
 
 
-def _specified(rng: random.Random, noun: Noun, beside: Noun, main: Verb) -> NounPhrase:
+def _specified(draw: Draw, noun: Noun, beside: Noun, main: Verb) -> NounPhrase:
     """A noun with a relative clause that repeats nothing of the main clause, or alone where it has none."""
-    count = MANY if noun.counter and chance(rng, 0.2) else 1
-    phrase = definite(rng, noun)
+    count = MANY if noun.counter and draw.chance(0.2) else 1
+    phrase = draw.definite(noun)
     for _ in range(8 if _ABOUT[noun] else 0):
-        gap, verb = pick(rng, _ABOUT[noun])
-        third = pick(rng, (OBJECTS if gap == "subject" else SUBJECTS)[verb])
+        gap, verb = draw.pick(_ABOUT[noun])
+        third = draw.pick((OBJECTS if gap == "subject" else SUBJECTS)[verb])
         if verb is not main and third not in (noun, beside) and _clear(gap, verb, noun, count, third):
-            return NounPhrase(noun, phrase.adjectives, count, relative=Relative(gap, verb, _third(rng, third)))
+            return NounPhrase(noun, phrase.adjectives, count, relative=Relative(gap, verb, _third(draw, third)))
     return NounPhrase(noun, phrase.adjectives, count)
 
 
-def _third(rng: random.Random, noun: Noun) -> NounPhrase:
-    return single(rng, noun) if noun.counter and chance(rng, 0.4) else definite(rng, noun)
+def _third(draw: Draw, noun: Noun) -> NounPhrase:
+    return draw.single(noun) if noun.counter and draw.chance(0.4) else draw.definite(noun)
 
 
 def _clear(gap: Gap, verb: Verb, noun: Noun, count: int, third: Noun) -> bool:
