@@ -1,4 +1,4 @@
-"""Reads the metrics of a run: all of them, or only new ones.
+"""The metrics of a run: written, cut after a step, and read, all of them or only new ones.
 
 `metrics.jsonl` has one record on each line: `step` (loss, learning rate …), `validation` (loss, BLEU) and, in a slow
 start, `pace` (seconds a step, seconds left) before its first `step`; pace is not read here. A run that resumes from a
@@ -10,12 +10,14 @@ from __future__ import annotations
 import json
 import math
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias
 
-from heedful.data.run_folder import METRICS
+from heedful.data.atomic import explained
+from heedful.data.run_folder import METRICS, write_text
 from heedful.errors import CheckpointError
 
 Records: TypeAlias = dict[str, list[dict[str, Any]]]
@@ -75,9 +77,33 @@ def _record(line: bytes, where: str) -> dict[str, Any]:
         record = json.loads(line)
         return record if isinstance(record, dict) else {}
     except ValueError:
-        raise CheckpointError(f"{where}: is no JSON; the file was damaged") from None
+        raise CheckpointError(f"{where}: is not JSON; the file was damaged") from None
 
 
 def _finite(value: Any) -> Any:
     """None for NaN and infinity, which JSON lacks."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def cut_metrics(run: Path, step: int) -> None:
+    """Remove the lines of all steps after the checkpoint that the run goes on from."""
+    path = run / METRICS
+    if not path.exists():
+        return
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    kept = [line for line in lines if _step_of(line) <= step]
+    write_text(path, "".join(f"{line}\n" for line in kept))
+
+
+def _step_of(line: str) -> float:
+    try:
+        return float(json.loads(line)["step"])
+    except (ValueError, KeyError, TypeError):
+        return float("inf")  # the line that was being written when the machine died
+
+
+def append_metrics(run: Path, record: Mapping[str, Any]) -> None:
+    """Add a line to metrics.jsonl. JSON has no NaN or infinity: such a value becomes null."""
+    numbers = {name: _finite(value) for name, value in record.items()}
+    with explained(run / METRICS, CheckpointError), open(run / METRICS, "a", encoding="utf-8") as file:
+        file.write(json.dumps(numbers, ensure_ascii=False, allow_nan=False) + "\n")

@@ -1,13 +1,10 @@
-"""A run's folder: the names of its files, who is using it, and its metrics. It knows no model and no training."""
+"""A run's folder: the names of its files, and who is using it. It knows no model and no training."""
 
 from __future__ import annotations
 
-import json
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 from heedful.config.settings import Config, to_toml
 from heedful.data.atomic import explained, held, tidy, write_file
@@ -86,31 +83,3 @@ def _remove_empty(folders: Sequence[Path]) -> None:
     with suppress(OSError):
         for folder in folders:
             folder.rmdir()
-
-
-def cut_metrics(run: Path, step: int) -> None:
-    """Remove the lines of all steps after the checkpoint that the run goes on from."""
-    path = run / METRICS
-    if not path.exists():
-        return
-    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    kept = [line for line in lines if _step_of(line) <= step]
-    write_text(path, "".join(f"{line}\n" for line in kept))
-
-
-def _step_of(line: str) -> float:
-    try:
-        return float(json.loads(line)["step"])
-    except (ValueError, KeyError, TypeError):
-        return float("inf")  # the line that was being written when the machine died
-
-
-def _is_json(value: object) -> bool:
-    return not isinstance(value, float) or math.isfinite(value)
-
-
-def append_metrics(run: Path, record: Mapping[str, Any]) -> None:
-    """Add a line to metrics.jsonl. JSON has no NaN or infinity: such a value becomes null."""
-    numbers = {name: value if _is_json(value) else None for name, value in record.items()}
-    with explained(run / METRICS, CheckpointError), open(run / METRICS, "a", encoding="utf-8") as file:
-        file.write(json.dumps(numbers, ensure_ascii=False, allow_nan=False) + "\n")

@@ -14,8 +14,7 @@ import numpy.typing as npt
 import pytest
 import torch
 
-from heedful.data.metrics import Tail, run_metrics
-from heedful.data.run_folder import append_metrics, cut_metrics
+from heedful.data.metrics import Tail, append_metrics, cut_metrics, run_metrics
 from heedful.errors import CheckpointError, DataError
 from heedful.inspection import heads
 from heedful.inspection.attention_map import KINDS, AttentionMap, Kind, attention_map, map_of_ids
@@ -212,7 +211,7 @@ def test_metrics_are_read_by_kind_and_hold_no_nan(tmp_path: Path) -> None:
         "validation": [{"kind": "validation", "step": 1, "bleu": 3.0}],
     }
     (tmp_path / "metrics.jsonl").write_text("\n".join(reversed(lines)))
-    with pytest.raises(CheckpointError, match=r"metrics.jsonl:1: is no JSON"):
+    with pytest.raises(CheckpointError, match=r"metrics.jsonl:1: is not JSON"):
         run_metrics(tmp_path)
     with pytest.raises(CheckpointError, match="name a run folder"):
         run_metrics(tmp_path / "nowhere")

@@ -12,14 +12,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from heedful.config.settings import Config, to_toml
+from heedful.data.metrics import append_metrics, cut_metrics
 from heedful.data.run_folder import (
     CONFIG,
     MODEL,
     TOKENIZER,
     TRAINING_DATA,
     VALIDATION_DATA,
-    append_metrics,
-    cut_metrics,
     has_begun,
     locked,
     tidy_run,
