@@ -27,7 +27,7 @@ from torch.nn import functional as F
 from benchmarks.command import keep, keeping_parser, run
 from benchmarks.record import machine
 from heedful.config.settings import Config, ModelConfig, preset, resolve
-from heedful.data.shards import Counts, Shards, Side
+from heedful.data.shards import PairCounts, Shards, Side
 from heedful.model.embedding import sinusoids
 from heedful.model.transformer import Transformer
 from heedful.train.batching import PairNumbers, make_batch, micro_batches
@@ -47,7 +47,7 @@ def random_shards(mean_length: float, vocab_size: int, num_pairs: int = 20_000) 
     source_N = np.clip(rng.lognormal(np.log(mean_length) - 0.125, 0.5, num_pairs), 2, 128).astype(np.int32)
     target_N = np.clip(source_N * rng.uniform(0.8, 1.25, num_pairs), 2, 128).astype(np.int32)
     source, target = (Side(rng.integers(2, vocab_size, n.sum(), dtype=np.uint16), n) for n in (source_N, target_N))
-    return Shards(source, target, Counts(num_pairs, num_pairs, 0, 0, len(source.ids), len(target.ids)))
+    return Shards(source, target, PairCounts(num_pairs, num_pairs, 0, 0, len(source.ids), len(target.ids)))
 
 
 class TorchTransformer(nn.Module):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from heedful.data.shards import Counts, Shards, Side
+from heedful.data.shards import PairCounts, Shards, Side
 
 
 def side(sentences: Sequence[Sequence[int]]) -> Side:
@@ -19,7 +19,7 @@ def side(sentences: Sequence[Sequence[int]]) -> Side:
 def shards(pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> Shards:
     """Pairs of sentences without eos → shards."""
     source, target = side([s for s, _ in pairs]), side([t for _, t in pairs])
-    counts = Counts(len(pairs), len(pairs), 0, 0, len(source.ids), len(target.ids))
+    counts = PairCounts(len(pairs), len(pairs), 0, 0, len(source.ids), len(target.ids))
     return Shards(source, target, counts)
 
 

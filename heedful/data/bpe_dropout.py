@@ -17,9 +17,17 @@ from itertools import chain, count, groupby, pairwise, repeat
 from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
-from heedful.data.tokenizer import SPACE, Tokenizer, WordNumbers, lengths_of_texts, normalise, take_slices
+from heedful.data.tokenizer import (
+    SPACE,
+    Int32Array,
+    Int64Array,
+    Tokenizer,
+    WordNumbers,
+    lengths_of_texts,
+    normalise,
+    take_slices,
+)
 
 DRAWS = 32
 NEVER = 2**31  # the rank of two pieces that do not make a piece
@@ -42,13 +50,13 @@ class DrawingEncoder:
 
     def _forget(self) -> None:
         self._numbers, self._words = WordNumbers(), list[str]()
-        self._ids: npt.NDArray[np.int32] = np.empty(0, np.int32)
-        self._starts: npt.NDArray[np.int64] = np.empty(0, np.int64)
-        self._lengths: npt.NDArray[np.int32] = np.empty(0, np.int32)  # −1: not drawn yet
+        self._ids: Int32Array = np.empty(0, np.int32)
+        self._starts: Int64Array = np.empty(0, np.int64)
+        self._lengths: Int32Array = np.empty(0, np.int32)  # −1: not drawn yet
 
     def encode(
         self, texts: Sequence[str], bits: np.random.PCG64, *, times: int
-    ) -> Iterator[tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]]:
+    ) -> Iterator[tuple[Int32Array, Int64Array]]:
         """`times` encodings: the ids of all texts in one row, without eos, and the number of ids of each text.
 
         Random bits choose a draw of each word.
@@ -62,7 +70,7 @@ class DrawingEncoder:
             lengths_W = self._lengths[draws_W].astype(np.int64)
             yield take_slices(self._ids, self._starts[draws_W], lengths_W), lengths_of_texts(words_by_text, lengths_W)
 
-    def _look_up(self, words_by_text: Sequence[Sequence[str]]) -> npt.NDArray[np.int64]:
+    def _look_up(self, words_by_text: Sequence[Sequence[str]]) -> Int64Array:
         if len(self._words) > _REMEMBERED_WORDS:
             self._forget()
         words_W, new = self._numbers.look_up(words_by_text), self._numbers.take_new()
@@ -71,7 +79,7 @@ class DrawingEncoder:
         self._lengths = np.append(self._lengths, np.full(len(new) * DRAWS, -1, np.int32))
         return words_W
 
-    def _draw(self, new_D: npt.NDArray[np.int64]) -> None:
+    def _draw(self, new_D: Int64Array) -> None:
         """Make the draws with these numbers, which are sorted."""
         ids = list(chain.from_iterable(self._draws(w, draws) for w, draws in groupby(new_D.tolist(), word_of)))
         lengths_D = np.fromiter(map(len, ids), np.int32, len(ids))

@@ -8,13 +8,15 @@ no network and no files.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
 from heedful.errors import ConfigError
 
-Form: TypeAlias = Literal["plain", "sgm", "ted"]
+TextFormat: TypeAlias = Literal["plain", "sgm", "ted"]
 
 
 class Download(Struct, frozen=True, kw_only=True):
@@ -31,18 +33,18 @@ class Download(Struct, frozen=True, kw_only=True):
         return self.url.rpartition("/")[2]
 
 
-class Piece(Struct, frozen=True):
+class TextPlace(Struct, frozen=True):
     """Where text is: in a member of an archive or, without a member, in the file itself; and in which format."""
 
     download: str
     member: str = ""
-    form: Form = "plain"
+    format: TextFormat = "plain"
 
 
 class Text(Struct, frozen=True, kw_only=True):
-    """One language of a split, from one or several pieces."""
+    """One language of a split, from one or several places."""
 
-    pieces: tuple[Piece, ...]
+    places: tuple[TextPlace, ...]
     same_as: str | None = None
 
 
@@ -70,6 +72,22 @@ def data_set(name: str) -> DataSet:
     return CATALOGUE[name]
 
 
+def _texts(
+    languages: Sequence[str],
+    *places: tuple[str, str],
+    format: TextFormat = "plain",
+    same_as: Mapping[str, str] = MappingProxyType({}),
+) -> dict[str, Text]:
+    """The texts in places (download, member) that differ only in the language, which stands for {}."""
+    return {
+        language: Text(
+            places=tuple(TextPlace(file.format(language), member.format(language), format) for file, member in places),
+            same_as=same_as.get(language),
+        )
+        for language in languages
+    }
+
+
 # ------------------------------------------------------------------------------------------------------------- Multi30k
 
 _MULTI30K = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1"
@@ -90,15 +108,9 @@ _MULTI30K_SAME = {
 }
 
 
-def _multi30k_split(split: str, lines: int, piece: str, member: str = "") -> Split:
-    texts = {
-        language: Text(
-            pieces=(Piece(piece.format(language), member.format(language)),),
-            same_as=_MULTI30K_SAME[f"{split}.{language}"],
-        )
-        for language in ("en", "de", "fr")
-    }
-    return Split(texts=texts, lines=lines)
+def _multi30k_split(split: str, lines: int, download: str, member: str = "") -> Split:
+    same_as = {language: _MULTI30K_SAME[f"{split}.{language}"] for language in ("en", "de", "fr")}
+    return Split(texts=_texts(("en", "de", "fr"), (download, member), same_as=same_as), lines=lines)
 
 
 MULTI30K = DataSet(
@@ -132,21 +144,15 @@ IWSLT14 = DataSet(
     downloads=(Download(url="https://dl.fbaipublicfiles.com/fairseq/data/iwslt14/de-en.tgz"),),
     splits={
         "train": Split(
-            texts={
-                language: Text(pieces=(Piece("de-en.tgz", f"de-en/train.tags.de-en.{language}", "ted"),))
-                for language in ("de", "en")
-            },
+            texts=_texts(("de", "en"), ("de-en.tgz", "de-en/train.tags.de-en.{}"), format="ted"),
             held_out=("valid", 23),
         ),
         "test": Split(
-            texts={
-                language: Text(
-                    pieces=tuple(
-                        Piece("de-en.tgz", f"de-en/IWSLT14.{test}.de-en.{language}.xml", "sgm") for test in _TED_TESTS
-                    )
-                )
-                for language in ("de", "en")
-            },
+            texts=_texts(
+                ("de", "en"),
+                *(("de-en.tgz", f"de-en/IWSLT14.{test}.de-en.{{}}.xml") for test in _TED_TESTS),
+                format="sgm",
+            ),
             lines=6_750,
         ),
     },
@@ -179,30 +185,21 @@ _NAMES = {"de": "German", "fr": "French"}
 
 def _wmt14(name: str, other: str, downloads: tuple[Download, ...], train: tuple[tuple[Download, str], ...]) -> DataSet:
     """English and another language: what WMT 2014 allowed for training, newstest2013 and the full newstest2014."""
-    pair = f"{other}-en"
-    newstest = {"en": "test-full/newstest2014-{}-src.en.sgm", other: f"test-full/newstest2014-{{}}-ref.{other}.sgm"}
+    pair = ("en", other)
+    newstest2014 = {"en": f"newstest2014-{other}en-src.en.sgm", other: f"newstest2014-{other}en-ref.{other}.sgm"}
     return DataSet(
         name=name,
         about=f"WMT 2014, English and {_NAMES[other]}: the paper's data (§5.1); for research",
         downloads=(*downloads, _NEWSTEST2013, _NEWSTEST2014),
         splits={
-            "train": Split(
-                texts={
-                    language: Text(pieces=tuple(Piece(d.name, member.format(pair, language)) for d, member in train))
-                    for language in ("en", other)
-                }
-            ),
+            "train": Split(texts=_texts(pair, *((each.name, member.format(f"{other}-en")) for each, member in train))),
             "newstest2013": Split(
-                texts={
-                    language: Text(pieces=(Piece("test.tgz", f"test/newstest2013-src.{language}.sgm", "sgm"),))
-                    for language in ("en", other)
-                },
-                lines=3_000,
+                texts=_texts(pair, ("test.tgz", "test/newstest2013-src.{}.sgm"), format="sgm"), lines=3_000
             ),
             "newstest2014": Split(
                 texts={
-                    language: Text(pieces=(Piece("test-full.tgz", member.format(f"{other}en"), "sgm"),))
-                    for language, member in newstest.items()
+                    language: Text(places=(TextPlace("test-full.tgz", f"test-full/{member}", "sgm"),))
+                    for language, member in newstest2014.items()
                 },
                 lines=3_003,
             ),
@@ -211,11 +208,11 @@ def _wmt14(name: str, other: str, downloads: tuple[Download, ...], train: tuple[
 
 
 _THREE = (
-    (_EUROPARL, "training/europarl-v7.{}.{}"),
-    (_COMMON_CRAWL, "commoncrawl.{}.{}"),
-    (_NEWS_COMMENTARY, "training/news-commentary-v9.{}.{}"),
+    (_EUROPARL, "training/europarl-v7.{}.{{}}"),
+    (_COMMON_CRAWL, "commoncrawl.{}.{{}}"),
+    (_NEWS_COMMENTARY, "training/news-commentary-v9.{}.{{}}"),
 )
-_FRENCH = (*_THREE, (_UN, "un/undoc.2000.{}.{}"), (_GIGA, "giga-fren.release2.fixed.{1}.gz"))
+_FRENCH = (*_THREE, (_UN, "un/undoc.2000.{}.{{}}"), (_GIGA, "giga-fren.release2.fixed.{{}}.gz"))
 
 WMT14 = _wmt14("wmt14", "de", tuple(d for d, _ in _THREE), _THREE)
 WMT14_EN_FR = _wmt14("wmt14-en-fr", "fr", tuple(d for d, _ in _FRENCH), _FRENCH)

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from gzip import GzipFile
 from io import BufferedReader
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from lzma import LZMAError, LZMAFile
 from pathlib import Path
 
@@ -44,14 +44,14 @@ def read_pairs(source_files: Sequence[Path], target_files: Sequence[Path]) -> It
     if not source_files:
         raise DataError("no source file was given")
     if not target_files:
-        return _chain_tsv(source_files)
+        return chain.from_iterable(map(_read_tsv, source_files))
     if len(source_files) != len(target_files):
         sources, targets = counted(len(source_files), "source file"), counted(len(target_files), "target file")
         raise DataError(f"{sources} but {targets}: each needs its counterpart")
     for file in (*source_files, *target_files):
         if is_tsv(file):
             raise DataError(f"{file}: a .tsv holds source and target; give it as the source, without a target file")
-    return _chain_aligned(source_files, target_files)
+    return chain.from_iterable(map(_read_aligned, source_files, target_files))
 
 
 def read_lines(path: Path) -> Iterator[str]:
@@ -141,11 +141,6 @@ def is_tsv(path: Path) -> bool:
     return uncompressed(path).suffix.lower() == ".tsv"
 
 
-def _chain_aligned(source_files: Sequence[Path], target_files: Sequence[Path]) -> Iterator[SentencePair]:
-    for source_file, target_file in zip(source_files, target_files, strict=True):
-        yield from _read_aligned(source_file, target_file)
-
-
 def _read_aligned(source_file: Path, target_file: Path) -> Iterator[SentencePair]:
     sources, targets = read_lines(source_file), read_lines(target_file)
     number = 0
@@ -159,14 +154,9 @@ def _read_aligned(source_file: Path, target_file: Path) -> Iterator[SentencePair
         raise DataError(f"{source_file} and {target_file} are empty")
 
 
-def _chain_tsv(files: Sequence[Path]) -> Iterator[SentencePair]:
-    for file in files:
-        if not is_tsv(file):
-            raise DataError(f"{file}: no target file was given, and the name of a file with both sides ends in .tsv")
-        yield from _read_tsv(file)
-
-
 def _read_tsv(path: Path) -> Iterator[SentencePair]:
+    if not is_tsv(path):
+        raise DataError(f"{path}: no target file was given, and the name of a file with both sides ends in .tsv")
     number = 0
     for number, line in enumerate(read_lines(path), start=1):
         fields = line.split("\t") if line else ["", ""]  # a blank line is a pair of blank lines

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
-from itertools import chain
+from collections.abc import Iterator, Sequence
+from itertools import chain, pairwise
 from typing import NamedTuple
 
 from heedful.data.languages import has_spaces
@@ -40,7 +40,7 @@ _ABBREVIATIONS = re.compile(
 )
 
 
-class Part(NamedTuple):
+class TextPart(NamedTuple):
     """A part of a line as the model gets it, and the text between its translation and the one before."""
 
     ids: list[int]
@@ -54,18 +54,18 @@ class Cutter:
         self.tokenizer, self.max_length = tokenizer, max_length
         self.has_spaces = has_spaces(language)
 
-    def parts(self, text: str, ids: list[int]) -> tuple[Part, ...]:
+    def parts(self, text: str, ids: list[int]) -> tuple[TextPart, ...]:
         """The parts of a text, given its ids: one if it is short enough, none if it is blank."""
         if not ids or not text.strip():
             return ()
         if len(ids) <= self.max_length:
-            return (Part(ids, ""),)
+            return (TextPart(ids, ""),)
         return tuple(chain.from_iterable(self._halves(sentence, " ") for sentence in at_sentence_ends(text)))
 
-    def _halves(self, text: str, glue: str) -> Iterator[Part]:
+    def _halves(self, text: str, glue: str) -> Iterator[TextPart]:
         ids = self.tokenizer.encode(text)
         if len(ids) <= self.max_length or len(text) < 2:
-            yield from [Part(ids, glue)] if ids else []
+            yield from [TextPart(ids, glue)] if ids else []
             return
         space = _nearest_space(text)
         cut = space or _middle(text)
@@ -78,8 +78,12 @@ class Cutter:
 
 def at_sentence_ends(text: str) -> list[str]:
     """A text cut at the ends of its sentences. In doubt two sentences stay together."""
-    cuts = [match.end() for match in _END.finditer(text) if _is_end(text, match)]
-    parts = [text[begin:end].strip() for begin, end in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+    return cut_at(text, [match.end() for match in _END.finditer(text) if _is_end(text, match)])
+
+
+def cut_at(text: str, places: Sequence[int]) -> list[str]:
+    """The parts between these places, without the white space around them; blank ones are left out."""
+    parts = (text[begin:end].strip() for begin, end in pairwise([0, *places, len(text)]))
     return [part for part in parts if part]
 
 

@@ -28,12 +28,12 @@ from heedful import PACKAGE
 from heedful.config.settings import Config
 from heedful.data.bpe_dropout import DrawingEncoder
 from heedful.data.corpus import SentencePair
-from heedful.data.tokenizer import BulkEncoder, Tokenizer, take_slices
+from heedful.data.tokenizer import BulkEncoder, Int64Array, Tokenizer, take_slices
 from heedful.errors import DeviceError
 
-Ids: TypeAlias = npt.NDArray[Any]
-Numbers: TypeAlias = npt.NDArray[np.int64]
-Truths: TypeAlias = npt.NDArray[np.bool_]
+StoredIds: TypeAlias = npt.NDArray[Any]
+"""Token ids in the smallest type that holds them all."""
+BoolArray: TypeAlias = npt.NDArray[np.bool_]
 
 # Chunks bound the memory that is in flight, also where lines are long.
 _CHUNK_PAIRS = 4_096
@@ -45,7 +45,7 @@ _MOST_PROCESSES = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class PairCounts:
     """How many pairs were read, kept and left out; tokens are those of the kept pairs, with eos."""
 
     read: int
@@ -64,16 +64,16 @@ class Counts:
         also = "".join(f", {number:,} {kind}" for kind, number in found.items() if number)
         return f"left out: {self.empty:,} empty, {self.too_long:,} too long{also}"
 
-    def __add__(self, other: "Counts") -> "Counts":
-        return Counts(*map(operator.add, astuple(self), astuple(other)))
+    def __add__(self, other: "PairCounts") -> "PairCounts":
+        return PairCounts(*map(operator.add, astuple(self), astuple(other)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sentences:
     """The ids of some sentences in a row, each closed by eos, and their lengths including it."""
 
-    ids: Ids
-    lengths: Numbers
+    ids: StoredIds
+    lengths: Int64Array
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,7 +82,7 @@ class Encoded:
 
     source: tuple[Sentences, ...]
     target: tuple[Sentences, ...]
-    counts: Counts
+    counts: PairCounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,13 +154,10 @@ class Encoding:
             faults[name] = int((kept_N & fault_N).sum())  # a pair counts for its first fault
             kept_N &= ~fault_N
         kept = int(kept_N.sum())
-        source, target = (
-            self._keep(source_T, source_lengths_N, kept_N),
-            self._keep(target_T, target_lengths_N, kept_N),
-        )
-        counts = Counts(
-            read=len(sources), kept=kept, source_tokens=len(source.ids), target_tokens=len(target.ids), **faults
-        )
+        source = self._keep(source_T, source_lengths_N, kept_N)
+        target = self._keep(target_T, target_lengths_N, kept_N)
+        tokens = {"source_tokens": len(source.ids), "target_tokens": len(target.ids)}
+        counts = PairCounts(read=len(sources), kept=kept, **tokens, **faults)
         if drawing is None or not kept:
             return Encoded((source,), (target,), counts)
         bits = np.random.PCG64([self.seed, chunk.number])
@@ -171,9 +168,9 @@ class Encoding:
         )
 
     def _faults(
-        self, sources: list[str], targets: list[str], source_lengths_N: Numbers, target_lengths_N: Numbers
-    ) -> Iterator[tuple[str, Truths]]:
-        """Why pairs are left out, by the names of `Counts`."""
+        self, sources: list[str], targets: list[str], source_lengths_N: Int64Array, target_lengths_N: Int64Array
+    ) -> Iterator[tuple[str, BoolArray]]:
+        """Why pairs are left out, by the names of `PairCounts`."""
         shorter_N = np.minimum(source_lengths_N, target_lengths_N)
         longer_N = np.maximum(source_lengths_N, target_lengths_N)
         yield "empty", _are_blank(sources) | _are_blank(targets) | (shorter_N == 0)
@@ -184,7 +181,7 @@ class Encoding:
             same = (a.strip() == b.strip() for a, b in zip(sources, targets, strict=True))
             yield "copies", np.fromiter(same, np.bool_, len(sources))
 
-    def _keep(self, ids_T: Ids, lengths_N: Numbers, kept_N: Truths) -> Sentences:
+    def _keep(self, ids_T: StoredIds, lengths_N: Int64Array, kept_N: BoolArray) -> Sentences:
         kept_T, lengths = ids_T[np.repeat(kept_N, lengths_N)], lengths_N[kept_N]
         closed_T = np.insert(kept_T, np.cumsum(lengths), Tokenizer.eos_id)
         return Sentences(closed_T.astype(self.dtype), lengths + 1)
@@ -212,7 +209,7 @@ class _Chunk:
     number: int
 
 
-def _are_blank(lines: list[str]) -> Truths:
+def _are_blank(lines: list[str]) -> BoolArray:
     return np.fromiter((not line or line.isspace() for line in lines), np.bool_, len(lines))
 
 

@@ -26,7 +26,7 @@ import msgspec
 from msgspec import Struct
 
 from heedful.data.atomic import explained, held, remove, temporary_folder, tidy, write_file
-from heedful.data.catalogue import DataSet, Download, Form, Piece, Split
+from heedful.data.catalogue import DataSet, Download, Split, TextFormat, TextPlace
 from heedful.data.download import BLOCK_BYTES, NO_NETWORK, Say, download_to
 from heedful.errors import ConfigError, DataError
 
@@ -45,19 +45,19 @@ class Fetched(Struct, frozen=True):
     published: bool
 
 
-class Written(Struct, frozen=True):
+class WrittenText(Struct, frozen=True):
     """A text file that was written."""
 
     lines: int
     sha256: str
 
 
-class Record(Struct, frozen=True):
+class FetchRecord(Struct, frozen=True):
     """fetch.json: what is in the folder."""
 
     data_set: str
     downloads: dict[str, Fetched] = {}
-    texts: dict[str, Written] = {}
+    texts: dict[str, WrittenText] = {}
 
 
 def fetch(wanted: DataSet, folder: Path, *, mirror: str = "", say: Say = lambda _: None) -> dict[str, Path]:
@@ -71,16 +71,13 @@ def fetch(wanted: DataSet, folder: Path, *, mirror: str = "", say: Say = lambda 
             say(f"{wanted.name} is in {folder} already, unchanged since it was written")
             return paths
         (folder / DOWNLOADS).mkdir(parents=True, exist_ok=True)
-        with held(folder / LOCK, _in_use(folder)):
+        in_use = f"{folder}: is in use, another process fetches into it; wait for it or take another folder (-o)"
+        with held(folder / LOCK, DataError(in_use)):
             record = _read_record(folder, wanted)  # another fetch may have finished meanwhile
             _refuse_foreign(paths, record)
             record = _fetch_all(wanted, folder, record, mirror, say)
             _write_texts(wanted, folder, record, say)
     return paths
-
-
-def _in_use(folder: Path) -> DataError:
-    return DataError(f"{folder}: is in use, another process fetches into it; wait for it or take another folder (-o)")
 
 
 def _check_mirror(mirror: str) -> None:
@@ -110,10 +107,13 @@ def _parts(name: str, split: Split) -> list[str]:
     return [name, *([split.held_out[0]] if split.held_out else [])]
 
 
-def _refuse_foreign(paths: Mapping[str, Path], record: Record) -> None:
+def _refuse_foreign(paths: Mapping[str, Path], record: FetchRecord) -> None:
     """Refuse to replace a file that is not as we wrote it."""
     for name, path in paths.items():
-        if path.exists() and not (name in record.texts and _is_written(path, record.texts[name])):
+        if not path.exists():
+            continue
+        is_ours = name in record.texts and path.is_file() and _digest(path, "sha256") == record.texts[name].sha256
+        if not is_ours:
             raise DataError(f"{path}: is there and not what fetch wrote; move it away or take another folder (-o)")
 
 
@@ -130,7 +130,7 @@ def _explained(folder: Path) -> Iterator[None]:
 # ------------------------------------------------------------------------------------------------------------- fetching
 
 
-def _fetch_all(wanted: DataSet, folder: Path, record: Record, mirror: str, say: Say) -> Record:
+def _fetch_all(wanted: DataSet, folder: Path, record: FetchRecord, mirror: str, say: Say) -> FetchRecord:
     for download in wanted.downloads:
         path = folder / DOWNLOADS / download.name
         url = f"{mirror.rstrip('/')}/{download.name}" if mirror else download.url
@@ -194,47 +194,48 @@ def _digest(path: Path, kind: str) -> str:
 # ------------------------------------------------------------------------------------------------------------ the texts
 
 
-def _write_texts(wanted: DataSet, folder: Path, record: Record, say: Say) -> None:
+def _write_texts(wanted: DataSet, folder: Path, record: FetchRecord, say: Say) -> None:
     """Write all texts, or none. The record is written first, so that every text in its place is known as ours."""
     tidy(folder, PIECES)
     remove(folder / OLDER_PIECES)
     with temporary_folder(folder / PIECES) as pieces:
         _take_out(wanted, folder, pieces)
-        written: dict[str, Written] = {}
+        written: dict[str, WrittenText] = {}
         for name, split in wanted.splits.items():
             written |= _write_split(name, split, pieces, say)
-        _write_record(folder, Record(wanted.name, record.downloads, written))
+        found = FetchRecord(wanted.name, record.downloads, written)
+        write_file(folder / RECORD, msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n")
         for name in written:
             (pieces / name).replace(folder / name)
 
 
 def _take_out(wanted: DataSet, folder: Path, pieces: Path) -> None:
-    """Write every piece of text to its own file; each archive is read once, from front to back."""
+    """Write the text of every place to its own file; each archive is read once, from front to back."""
     for download in wanted.downloads:
-        here = [piece for piece in _pieces(wanted) if piece.download == download.name]
+        here = [place for place in _places(wanted) if place.download == download.name]
         path = folder / DOWNLOADS / download.name
         try:
-            if any(piece.member for piece in here):
-                _take_members(path, {piece.member: piece for piece in here}, pieces)
-            for piece in (each for each in here if not each.member):
+            if any(place.member for place in here):
+                _take_members(path, {place.member: place for place in here}, pieces)
+            for place in (each for each in here if not each.member):
                 with path.open("rb") as file:
-                    _take(file, piece, path.name, pieces)
+                    _take(file, place, path.name, pieces)
         except _DAMAGED as error:
             raise DataError(f"{path}: is damaged ({_one_line(error)}); remove it, and run the command again") from None
 
 
-def _pieces(wanted: DataSet) -> list[Piece]:
-    return [piece for split in wanted.splits.values() for text in split.texts.values() for piece in text.pieces]
+def _places(wanted: DataSet) -> list[TextPlace]:
+    return [place for split in wanted.splits.values() for text in split.texts.values() for place in text.places]
 
 
-def _take_members(path: Path, wanted: dict[str, Piece], pieces: Path) -> None:
+def _take_members(path: Path, wanted: dict[str, TextPlace], pieces: Path) -> None:
     missing = dict(wanted)
     with _unzipped(path) as stream, tarfile.open(fileobj=stream, mode="r|*") as archive:
         for member in archive:
-            piece = missing.pop(member.name.removeprefix("./"), None) if member.isfile() else None
-            file = archive.extractfile(member) if piece else None
-            if piece and file:
-                _take(file, piece, piece.member, pieces)
+            place = missing.pop(member.name.removeprefix("./"), None) if member.isfile() else None
+            file = archive.extractfile(member) if place else None
+            if place and file:
+                _take(file, place, place.member, pieces)
         while stream.read(BLOCK_BYTES):  # gzip's checksum comes after the last member
             pass
     if missing:
@@ -248,20 +249,20 @@ def _unzipped(path: Path) -> IO[bytes]:
     return cast("IO[bytes]", gzip.open(path)) if is_zipped else path.open("rb")
 
 
-def _take(file: IO[bytes], piece: Piece, name: str, pieces: Path) -> None:
+def _take(file: IO[bytes], place: TextPlace, name: str, pieces: Path) -> None:
     lines = gzip.GzipFile(fileobj=file) if name.endswith(".gz") else file
-    with _piece_file(piece, pieces).open("wb") as out:
-        out.writelines(line + b"\n" for line in _plain_lines(lines, piece.form))
+    with _piece_file(place, pieces).open("wb") as out:
+        out.writelines(line + b"\n" for line in _plain_lines(lines, place.format))
 
 
-def _piece_file(piece: Piece, pieces: Path) -> Path:
-    return pieces / hashlib.sha256(f"{piece.download} {piece.member}".encode()).hexdigest()
+def _piece_file(place: TextPlace, pieces: Path) -> Path:
+    return pieces / hashlib.sha256(f"{place.download} {place.member}".encode()).hexdigest()
 
 
-def _plain_lines(lines: Iterable[bytes], form: Form) -> Iterator[bytes]:
+def _plain_lines(lines: Iterable[bytes], format: TextFormat) -> Iterator[bytes]:
     """The sentences, without line ends. Entities stay as they are, as in sacreBLEU and fairseq."""
     ended = (line.removesuffix(b"\n").removesuffix(b"\r") for line in lines)
-    match form:
+    match format:
         case "plain":
             yield from ended
         case "sgm":
@@ -281,17 +282,17 @@ def _talk_lines(lines: Iterator[bytes]) -> Iterator[bytes]:
             yield tagged[2].strip()
 
 
-def _write_split(name: str, split: Split, pieces: Path, say: Say) -> dict[str, Written]:
+def _write_split(name: str, split: Split, pieces: Path, say: Say) -> dict[str, WrittenText]:
     """Write the texts of a split, and of the one held out of it, beside the pieces."""
     parts = _parts(name, split)
     temporary = {f"{part}.{language}": pieces / f"{part}.{language}" for part in parts for language in split.texts}
     columns = {
-        language: chain.from_iterable(_lines_of(_piece_file(piece, pieces)) for piece in text.pieces)
+        language: chain.from_iterable(_lines_of(_piece_file(place, pieces)) for place in text.places)
         for language, text in split.texts.items()
     }
     _check_aligned(name, split, pieces)
     _distribute(name, split, columns, temporary)
-    written = {file: _look_at(path) for file, path in temporary.items()}
+    written = {file: WrittenText(_count(path), _digest(path, "sha256")) for file, path in temporary.items()}
     _check_lines(name, split, written)
     say(", ".join(f"{part}: {written[f'{part}.{next(iter(split.texts))}'].lines:,} pairs" for part in parts))
     for language, text in split.texts.items():
@@ -306,9 +307,9 @@ def _lines_of(path: Path) -> Iterator[bytes]:
 
 
 def _check_aligned(name: str, split: Split, pieces: Path) -> None:
-    """Raise unless all languages have equally many lines in each piece, so that line n translates line n."""
-    for aligned in zip(*(text.pieces for text in split.texts.values()), strict=True):
-        counts = {piece.member or piece.download: _count(_piece_file(piece, pieces)) for piece in aligned}
+    """Raise unless all languages have equally many lines in each place, so that line n translates line n."""
+    for aligned in zip(*(text.places for text in split.texts.values()), strict=True):
+        counts = {place.member or place.download: _count(_piece_file(place, pieces)) for place in aligned}
         if len(set(counts.values())) > 1:
             found = " and ".join(f"{member} has {count:,}" for member, count in counts.items())
             raise DataError(f"{name}: the languages do not have as many lines: {found}")
@@ -336,35 +337,23 @@ def _distribute(name: str, split: Split, columns: Mapping[str, Iterator[bytes]],
             file.close()
 
 
-def _check_lines(name: str, split: Split, written: dict[str, Written]) -> None:
+def _check_lines(name: str, split: Split, written: dict[str, WrittenText]) -> None:
     lines = written[f"{name}.{next(iter(split.texts))}"].lines
     if split.lines is not None and lines != split.lines:
         raise DataError(f"{name}: {lines:,} pairs, where {split.lines:,} are known to be; are these the right files?")
 
 
-def _look_at(path: Path) -> Written:
-    return Written(_count(path), _digest(path, "sha256"))
-
-
 # ----------------------------------------------------------------------------------------------------------- fetch.json
 
 
-def _is_written(path: Path, text: Written) -> bool:
-    return path.is_file() and _digest(path, "sha256") == text.sha256
-
-
-def _read_record(folder: Path, wanted: DataSet) -> Record:
+def _read_record(folder: Path, wanted: DataSet) -> FetchRecord:
     path = folder / RECORD
     if not path.exists():
-        return Record(wanted.name)
+        return FetchRecord(wanted.name)
     try:
-        record = msgspec.json.decode(path.read_bytes(), type=Record)
+        record = msgspec.json.decode(path.read_bytes(), type=FetchRecord)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise DataError(f"{path}: cannot be read ({error}); remove it to begin anew") from None
     if record.data_set != wanted.name:
         raise DataError(f"{folder}: holds the data set {record.data_set}; take another folder (-o)")
     return record
-
-
-def _write_record(folder: Path, record: Record) -> None:
-    write_file(folder / RECORD, msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n")

@@ -12,7 +12,6 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
 from itertools import islice
 from pathlib import Path
 from typing import Literal
@@ -126,11 +125,10 @@ def load(folder: Path) -> LanguageModel:
 
 def merge(models: Sequence[LanguageModel]) -> LanguageModel:
     """One model of all languages; for a language that two models know, the first one counts."""
-    return reduce(_merged, models, LanguageModel())
-
-
-def _merged(first: LanguageModel, second: LanguageModel) -> LanguageModel:
-    return LanguageModel({**second.log_probs, **first.log_probs}, {**second.unseen, **first.unseen})
+    merged = LanguageModel()
+    for model in reversed(models):
+        merged = LanguageModel({**merged.log_probs, **model.log_probs}, {**merged.unseen, **model.unseen})
+    return merged
 
 
 def _ngrams(text: str) -> Iterator[str]:

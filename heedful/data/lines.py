@@ -6,7 +6,7 @@ import queue
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from io import BufferedReader, RawIOBase
 from pathlib import Path
 from typing import TextIO, cast
@@ -80,8 +80,11 @@ def output_file(path: Path | None) -> Iterator[TextIO]:
         yield _stdout()
         sys.stdout.flush()
         return
-    with explained(path, DataError), _straight(path) if _is_special(path) else _new_file(path.resolve()) as file:
-        yield file
+    with ExitStack() as stack:
+        stack.enter_context(explained(path, DataError))
+        if not _is_special(path):
+            (path,) = stack.enter_context(new_files([path.resolve()]))
+        yield stack.enter_context(path.open("w", encoding="utf-8", newline="\n"))
 
 
 def _stdout() -> TextIO:
@@ -94,13 +97,3 @@ def _stdout() -> TextIO:
 def _is_special(path: Path) -> bool:
     """Whether it is a pipe, a device, a folder (which cannot be opened), or a name in /dev or /proc."""
     return path.exists() and (not path.is_file() or path.absolute().parts[1] in ("dev", "proc"))
-
-
-def _straight(path: Path) -> TextIO:
-    return path.open("w", encoding="utf-8", newline="\n")
-
-
-@contextmanager
-def _new_file(path: Path) -> Iterator[TextIO]:
-    with new_files([path]) as (temporary,), _straight(temporary) as file:
-        yield file

@@ -11,25 +11,19 @@ from pathlib import Path
 
 from heedful.errors import DataError
 
-SUFFIXES = {
-    ".srt": "a subtitle file",
-    ".vtt": "a subtitle file",
-    ".docx": "a text document",
-    ".doc": "a text document",
-    ".odt": "a text document",
-    ".rtf": "a text document",
-    ".epub": "an e-book",
-    ".pptx": "a slide show",
-    ".xlsx": "a spreadsheet",
-    ".pdf": "a PDF document",
-    ".tmx": "a translation memory",
-    ".xliff": "a translation file",
-    ".xlf": "a translation file",
-    ".po": "a message catalogue",
-    ".html": "a web page",
-    ".htm": "a web page",
-    ".xhtml": "a web page",
+_KINDS = {
+    "a subtitle file": ".srt .vtt",
+    "a text document": ".docx .doc .odt .rtf",
+    "an e-book": ".epub",
+    "a slide show": ".pptx",
+    "a spreadsheet": ".xlsx",
+    "a PDF document": ".pdf",
+    "a translation memory": ".tmx",
+    "a translation file": ".xliff .xlf",
+    "a message catalogue": ".po",
+    "a web page": ".html .htm .xhtml",
 }
+SUFFIXES = {suffix: kind for kind, suffixes in _KINDS.items() for suffix in suffixes.split()}
 
 HEAD_BYTES = 4096
 MANY_NULS = 0.1  # of the bytes: UTF-16 has more, and a text in UTF-8 may have a stray one

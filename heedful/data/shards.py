@@ -25,9 +25,9 @@ import numpy.typing as npt
 
 from heedful.data.atomic import explained, is_free, replaced_folder, write_file
 from heedful.data.corpus import fingerprint, read_pairs
-from heedful.data.encoding import Counts as Counts
-from heedful.data.encoding import Encoded, Encoding, Ids, Numbers, Sentences
-from heedful.data.tokenizer import take_slices
+from heedful.data.encoding import Encoded, Encoding, Sentences, StoredIds
+from heedful.data.encoding import PairCounts as PairCounts
+from heedful.data.tokenizer import Int64Array, take_slices
 from heedful.errors import CheckpointError, DataError
 
 _FORMAT = 1
@@ -45,24 +45,24 @@ _CLOCK_TICK_NS = 2_000_000_000
 class Side:
     """One language: the ids of all sentences in a row, each closed by eos, and their lengths including it."""
 
-    ids: Ids
+    ids: StoredIds
     lengths: npt.NDArray[np.int32]
     reader: "_Reader | None" = None
-    _block_starts: Numbers = field(init=False, repr=False)
+    _block_starts: Int64Array = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         blocks = np.add.reduceat(self.lengths, np.arange(0, len(self.lengths), _BLOCK), dtype=np.int64)
         object.__setattr__(self, "_block_starts", np.cumsum(blocks) - blocks)
 
-    def starts(self, indices_N: Numbers) -> Numbers:
+    def starts(self, indices_N: Int64Array) -> Int64Array:
         """The places in `ids` where these sentences begin."""
         block_N = indices_N // _BLOCK
         earlier_NB = np.minimum(block_N[:, None] * _BLOCK + np.arange(_BLOCK), indices_N[:, None])
         lengths_NB = np.where(earlier_NB < indices_N[:, None], self.lengths[earlier_NB], 0)
-        starts_N: Numbers = self._block_starts[block_N] + lengths_NB.sum(axis=1)
+        starts_N: Int64Array = self._block_starts[block_N] + lengths_NB.sum(axis=1)
         return starts_N
 
-    def gather(self, indices_N: Numbers) -> tuple[Numbers, Numbers]:
+    def gather(self, indices_N: Int64Array) -> tuple[Int64Array, Int64Array]:
         """The ids of these sentences in a row, and their lengths."""
         starts_N, lengths_N = self.starts(indices_N), self.lengths[indices_N].astype(np.int64)
         take = self.reader.take_slices if self.reader else partial(take_slices, self.ids)
@@ -84,7 +84,7 @@ class _Reader:
         self._pread.argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int64)
         self._pread.restype = ctypes.c_ssize_t
 
-    def take_slices(self, starts_N: Numbers, lengths_N: Numbers) -> Ids:
+    def take_slices(self, starts_N: Int64Array, lengths_N: Int64Array) -> StoredIds:
         """The slices, one after the other."""
         size = self._dtype.itemsize
         slices_T = np.empty(lengths_N.sum(), self._dtype)
@@ -104,7 +104,7 @@ class Shards:
 
     source: Side
     target: Side
-    counts: Counts
+    counts: PairCounts
     num_encodings: int = 1
 
     def __len__(self) -> int:
@@ -129,7 +129,7 @@ class _Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     fingerprint: str
     files: list[_File]
     dtype: str
-    counts: Counts
+    counts: PairCounts
     num_encodings: int = 1
 
 
@@ -143,19 +143,18 @@ def prepare(
     encoding: Encoding,
     *,
     processes: int | None = None,
-    progress: Callable[[Counts], None] | None = None,
+    progress: Callable[[PairCounts], None] = lambda _: None,
 ) -> Shards:
     """Encode the pairs into `directory`, or reuse shards that were made from the same text in the same way."""
     pairs = read_pairs(source_files, target_files)
-    files = _look_at(directory, [*source_files, *target_files])
-    identity = _identity(files, len(source_files), encoding)
+    identity, files = _identity(directory, source_files, target_files, encoding)
     if _is_made_from(directory, identity):
         _remember_files(directory, files)
         return open_shards(directory)
     _refuse_other_things(directory)
     with explained(directory, DataError), replaced_folder(directory) as folder:
         with closing(encoding.encode(pairs, processes=processes)) as encoded:
-            counts = _write_sides(folder, encoded, encoding.num_encodings, progress or _ignore)
+            counts = _write_sides(folder, encoded, encoding.num_encodings, progress)
         _check_not_empty(counts, encoding.max_length, [*source_files, *target_files])
         _write_record(folder, _Record(_FORMAT, identity, files, encoding.dtype, counts, encoding.num_encodings))
     return open_shards(directory)
@@ -180,8 +179,7 @@ def made_from(directory: Path) -> str:
 
 def is_current(directory: Path, source_files: Sequence[Path], target_files: Sequence[Path], encoding: Encoding) -> bool:
     """Whether `prepare` would reuse the shards in `directory`."""
-    files = _look_at(directory, [*source_files, *target_files])
-    return _is_made_from(directory, _identity(files, len(source_files), encoding))
+    return _is_made_from(directory, _identity(directory, source_files, target_files, encoding)[0])
 
 
 def is_of_other_text(
@@ -189,11 +187,10 @@ def is_of_other_text(
 ) -> bool:
     """Whether shards were made from other text or in another way; false if there are no shards."""
     try:
-        made_from = _read_record(directory).fingerprint
+        before = made_from(directory)
     except CheckpointError:
         return False
-    files = _look_at(directory, [*source_files, *target_files])
-    return made_from != _identity(files, len(source_files), encoding)
+    return before != _identity(directory, source_files, target_files, encoding)[0]
 
 
 def _open_side(name: Path, record: _Record, num_tokens: int) -> Side:
@@ -204,8 +201,8 @@ def _open_side(name: Path, record: _Record, num_tokens: int) -> Side:
         raise ValueError("cut off, or written over")
     if lengths.min() < 1:
         raise ValueError("a sentence of no token")
-    is_large = ids.nbytes > _MAPPED_BYTES and hasattr(os, "pread")
-    return Side(ids, lengths, _Reader(name.with_suffix(".ids"), record.dtype) if is_large else None)
+    reader = _Reader(name.with_suffix(".ids"), record.dtype) if ids.nbytes > _MAPPED_BYTES else None
+    return Side(ids, lengths, reader)
 
 
 def _is_made_from(directory: Path, identity: str) -> bool:
@@ -213,22 +210,22 @@ def _is_made_from(directory: Path, identity: str) -> bool:
         open_shards(directory)
     except CheckpointError:
         return False
-    return _read_record(directory).fingerprint == identity
+    return made_from(directory) == identity
 
 
-def _identity(files: list[_File], num_sources: int, encoding: Encoding) -> str:
-    contents = [file.fingerprint for file in files]
-    return hashlib.sha256(repr((contents, num_sources, *encoding.identity)).encode()).hexdigest()
-
-
-def _look_at(directory: Path, paths: Sequence[Path]) -> list[_File]:
+def _identity(
+    directory: Path, source_files: Sequence[Path], target_files: Sequence[Path], encoding: Encoding
+) -> tuple[str, list[_File]]:
+    """A digest of the text and the encoding, and what is in the files of the text."""
     known: dict[str, _File] = {}
     with suppress(CheckpointError):
         known = {file.path: file for file in _read_record(directory).files}
-    return [_look_at_file(path, known.get(_name(path))) for path in paths]
+    files = [_look_at(path, known.get(_name(path))) for path in (*source_files, *target_files)]
+    content = ([file.fingerprint for file in files], len(source_files), *encoding.identity)
+    return hashlib.sha256(repr(content).encode()).hexdigest(), files
 
 
-def _look_at_file(path: Path, known: _File | None) -> _File:
+def _look_at(path: Path, known: _File | None) -> _File:
     """What is in a file; if it is surely unchanged, from the record: hashing a large corpus takes seconds."""
     if known and path.is_file() and _is_unchanged(known, path.stat()):
         return known
@@ -281,9 +278,9 @@ def _refuse_other_things(directory: Path) -> None:
 
 
 def _write_sides(
-    folder: Path, encoded: Iterable[Encoded], num_encodings: int, progress: Callable[[Counts], None]
-) -> Counts:
-    counts = Counts(0, 0, 0, 0, 0, 0)
+    folder: Path, encoded: Iterable[Encoded], num_encodings: int, progress: Callable[[PairCounts], None]
+) -> PairCounts:
+    counts = PairCounts(0, 0, 0, 0, 0, 0)
     with ExitStack() as stack:
         source, target = (_Writer(folder / name, num_encodings, stack) for name in ("source", "target"))
         for part in encoded:
@@ -322,7 +319,7 @@ class _Writer:
                 Path(part.name).unlink()
 
 
-def _check_not_empty(counts: Counts, max_length: int, files: Sequence[Path]) -> None:
+def _check_not_empty(counts: PairCounts, max_length: int, files: Sequence[Path]) -> None:
     if not counts.kept:
         raise DataError(
             f"{' and '.join(map(str, files))}: no sentence pair is left of {counts.read:,}: "
@@ -330,7 +327,3 @@ def _check_not_empty(counts: Counts, max_length: int, files: Sequence[Path]) -> 
             f"{counts.too_long:,} are longer than data.max_length = {max_length} pieces, {counts.uneven:,} have sides "
             f"of too different lengths and {counts.copies:,} are copies"
         )
-
-
-def _ignore(counts: Counts) -> None:
-    """The progress of callers that ask for none."""

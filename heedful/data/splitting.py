@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from sentencex import segment
 
-from heedful.data.cutting import marks_at_an_end
+from heedful.data.cutting import cut_at, marks_at_an_end
 from heedful.data.languages import base_language
 
 _END = marks_at_an_end("\"'”’»“«›‹)]")
@@ -51,9 +51,7 @@ def sentences(text: str, language: str = "") -> list[str]:
     if any(map(_is_full_stop, ends)):
         known = _known_ends(text, language)
         ends = [m for m in ends if not _is_full_stop(m) or not known.isdisjoint(range(m.start() + 1, m.end() + 1))]
-    cuts = _between_words(text, [_end(text, match) for match in ends])
-    parts = [text[begin:end].strip() for begin, end in zip([0, *cuts], [*cuts, len(text)], strict=True)]
-    return [part for part in parts if part]
+    return cut_at(text, _between_words(text, [_end(text, match) for match in ends]))
 
 
 def _may_end(text: str, match: re.Match[str], language: str) -> bool:

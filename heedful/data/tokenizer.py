@@ -20,7 +20,7 @@ from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
 from random import Random
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,9 @@ import sentencepiece
 
 from heedful.data.atomic import explained, write_file
 from heedful.errors import CheckpointError, ConfigError, DataError
+
+Int32Array: TypeAlias = npt.NDArray[np.int32]
+Int64Array: TypeAlias = npt.NDArray[np.int64]
 
 SPACE = "\u2581"
 _MULTIPLE = 8
@@ -195,11 +198,11 @@ class BulkEncoder:
 
     def _forget(self) -> None:
         self._numbers = WordNumbers()
-        self._ids: npt.NDArray[np.int32] = np.empty(0, np.int32)
-        self._starts: npt.NDArray[np.int64] = np.empty(0, np.int64)
-        self._lengths: npt.NDArray[np.int64] = np.empty(0, np.int64)
+        self._ids: Int32Array = np.empty(0, np.int32)
+        self._starts: Int64Array = np.empty(0, np.int64)
+        self._lengths: Int64Array = np.empty(0, np.int64)
 
-    def encode(self, texts: Sequence[str]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+    def encode(self, texts: Sequence[str]) -> tuple[Int32Array, Int64Array]:
         """The ids of all texts in one row, without eos, and the number of ids of each text."""
         words_by_text = [normalise(text).split(" ") for text in texts]
         with self._lock:
@@ -208,7 +211,7 @@ class BulkEncoder:
         lengths_W = lengths[words_W]
         return take_slices(ids, starts[words_W], lengths_W), lengths_of_texts(words_by_text, lengths_W)
 
-    def _look_up(self, words_by_text: Sequence[Sequence[str]]) -> npt.NDArray[np.int64]:
+    def _look_up(self, words_by_text: Sequence[Sequence[str]]) -> Int64Array:
         if self._ids.size > _REMEMBERED_PIECES:
             self._forget()
         words_W = self._numbers.look_up(words_by_text)
@@ -236,7 +239,7 @@ class WordNumbers(dict[str, int]):
         number = self[word] = len(self)
         return number
 
-    def look_up(self, words_by_text: Sequence[Sequence[str]]) -> npt.NDArray[np.int64]:
+    def look_up(self, words_by_text: Sequence[Sequence[str]]) -> Int64Array:
         """The numbers of the words of all texts, in one row."""
         words = list(chain.from_iterable(words_by_text))
         return np.fromiter(map(self.__getitem__, words), np.int64, len(words))
@@ -247,15 +250,13 @@ class WordNumbers(dict[str, int]):
         return new
 
 
-def lengths_of_texts(words_by_text: Sequence[Sequence[str]], lengths_W: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def lengths_of_texts(words_by_text: Sequence[Sequence[str]], lengths_W: Int64Array) -> Int64Array:
     """The number of ids of each text, from those of its words; a text has at least one word, an empty one."""
     last_word_N = np.cumsum(np.fromiter(map(len, words_by_text), np.int64, len(words_by_text))) - 1
     return np.diff(np.cumsum(lengths_W)[last_word_N], prepend=0)
 
 
-def take_slices(
-    values_T: npt.NDArray[Any], starts_N: npt.NDArray[np.int64], lengths_N: npt.NDArray[np.int64]
-) -> npt.NDArray[Any]:
+def take_slices(values_T: npt.NDArray[Any], starts_N: Int64Array, lengths_N: Int64Array) -> npt.NDArray[Any]:
     """The slices values[start : start + length], one after the other."""
     ends_N = np.cumsum(lengths_N)
     shifts_N = starts_N - ends_N + lengths_N

@@ -23,7 +23,7 @@ BLEU, CHRF = "BLEU", "chrF2"
 _COLUMNS = {BLEU: 10, CHRF: 18}
 _ALIKE = {BLEU: 1, CHRF: 3}  # a number is like the one so many columns before it
 
-Counts = npt.NDArray[np.int64]
+MetricCounts = npt.NDArray[np.int64]
 
 
 class Comparison(Struct, frozen=True):
@@ -40,12 +40,12 @@ def packed_counts(hypotheses: Sequence[str], references: References, *, tokenize
     return {name: _pack(np.array(table), distance=4 * _ALIKE[name]) for name, table in counts.items()}
 
 
-def _pack(counts_NC: Counts, *, distance: int) -> str:
+def _pack(counts_NC: MetricCounts, *, distance: int) -> str:
     filters = [{"id": lzma.FILTER_DELTA, "dist": distance}, {"id": lzma.FILTER_LZMA2, "preset": 9}]
     return base64.b64encode(lzma.compress(counts_NC.astype("<i4").tobytes(), filters=filters)).decode()
 
 
-def unpack(metric: str, packed: str) -> Counts:
+def unpack(metric: str, packed: str) -> MetricCounts:
     """The counts of a metric, one row for each sentence."""
     try:
         numbers = np.frombuffer(lzma.decompress(base64.b64decode(packed, validate=True)), "<i4")
@@ -54,12 +54,12 @@ def unpack(metric: str, packed: str) -> Counts:
         raise DataError(f"the sentences' counts of {metric} are damaged") from None
 
 
-def score(metric: str, counts_NC: Counts) -> float:
+def score(metric: str, counts_NC: MetricCounts) -> float:
     """The metric of a whole text, from the counts of its sentences."""
     return _score(_metric(metric), counts_NC.sum(0))
 
 
-def paired_bootstrap(metric: str, baseline_NC: Counts, system_NC: Counts) -> Comparison:
+def paired_bootstrap(metric: str, baseline_NC: MetricCounts, system_NC: MetricCounts) -> Comparison:
     """Draw the same sentences for both systems, many times, and count how often they differ this much by chance.
 
     As in sacreBLEU, a draw counts if its distance exceeds the mean distance by more than the difference. For a clear
@@ -84,5 +84,5 @@ def _metric(name: str) -> Any:
     return bleu_metric("none") if name == BLEU else Chrf()  # counts are made: the tokenizer no longer matters
 
 
-def _score(metric: Any, sums_C: Counts) -> float:
+def _score(metric: Any, sums_C: MetricCounts) -> float:
     return float(metric._compute_score_from_stats(sums_C.tolist()).score)

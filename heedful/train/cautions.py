@@ -27,7 +27,7 @@ HOURS, DAYS = 2 * 3600, 48 * 3600
 DEEPEST = 8  # layers of a stack in the paper (table 3, C)
 CHUNK = 65_536  # sentences at a time
 
-Counts = npt.NDArray[np.int64]
+TokenCounts = npt.NDArray[np.int64]
 
 
 def cautions(
@@ -183,7 +183,7 @@ def _patience(config: Config) -> list[str]:
     return []
 
 
-def token_counts(shards: Shards, vocab_size: int) -> Counts:
+def token_counts(shards: Shards, vocab_size: int) -> TokenCounts:
     """How often each token occurs, on both sides."""
     counts_V = np.zeros(vocab_size, dtype=np.int64)
     for side in (shards.source, shards.target):
@@ -192,13 +192,13 @@ def token_counts(shards: Shards, vocab_size: int) -> Counts:
     return counts_V
 
 
-def _chunks(side: Side, num_sentences: int) -> Iterator[tuple[Counts, Counts]]:
+def _chunks(side: Side, num_sentences: int) -> Iterator[tuple[TokenCounts, TokenCounts]]:
     for first in range(0, num_sentences, CHUNK):
         ids_T, lengths_N = side.gather(np.arange(first, min(first + CHUNK, num_sentences)))
         yield ids_T.astype(np.int64), lengths_N.astype(np.int64)
 
 
-def _pieces(counts_V: Counts, tokenizer: Tokenizer) -> list[str]:
+def _pieces(counts_V: TokenCounts, tokenizer: Tokenizer) -> list[str]:
     pieces = tokenizer.pieces(range(tokenizer.vocab_size))
     begins_V = np.array([piece.startswith(SPACE) for piece in pieces])
     per_word = (counts_V.sum() - counts_V[tokenizer.eos_id]) / max(1, counts_V[begins_V].sum())
@@ -210,7 +210,7 @@ def _pieces(counts_V: Counts, tokenizer: Tokenizer) -> list[str]:
     ]
 
 
-def _bytes(counts_V: Counts, tokenizer: Tokenizer) -> list[str]:
+def _bytes(counts_V: TokenCounts, tokenizer: Tokenizer) -> list[str]:
     share = counts_V[_are_bytes(tokenizer)].sum() / max(1, counts_V.sum())
     if share < BYTE_SHARE:
         return []
@@ -225,7 +225,7 @@ def _are_bytes(tokenizer: Tokenizer) -> npt.NDArray[np.bool_]:
     return np.array([len(piece) == 6 and piece.startswith("<0x") for piece in pieces])
 
 
-def _unused(counts_V: Counts, tokenizer: Tokenizer) -> list[str]:
+def _unused(counts_V: TokenCounts, tokenizer: Tokenizer) -> list[str]:
     """Pieces that are part of a longer one that occurs are steps on the way to it, and no mistake."""
     ordinary_V = ~_are_bytes(tokenizer)
     ordinary_V[[tokenizer.eos_id, tokenizer.unk_id]] = False
@@ -259,7 +259,7 @@ def _digests(shards: Shards) -> Iterator[npt.NDArray[np.uint64]]:
         yield _digest(source_T, source_lengths_N, 1) ^ _digest(target_T, target_lengths_N, 2)
 
 
-def _digest(ids_T: Counts, lengths_N: Counts, seed: int) -> npt.NDArray[np.uint64]:
+def _digest(ids_T: TokenCounts, lengths_N: TokenCounts, seed: int) -> npt.NDArray[np.uint64]:
     """Σ of (id + 1) · a random number for the position, modulo 2⁶⁴; an odd one, so that no id is lost."""
     longest = int(lengths_N.max())
     factors_L = 2 * np.random.default_rng(seed).integers(1, 2**63, size=longest, dtype=np.uint64) + 1

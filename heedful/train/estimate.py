@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from heedful.config.settings import Config, FamilyConfig, ModelConfig
-from heedful.data.shards import Counts, Shards, Side
+from heedful.data.shards import PairCounts, Shards, Side
 from heedful.errors import DeviceError, counted
 from heedful.model.device import explained_out_of_memory, has_kernels
 from heedful.model.registry import new_model
@@ -127,4 +127,4 @@ def _text(num_pairs: int, length: int, vocab_size: int) -> Shards:
     """Pairs of random tokens."""
     draw, lengths_N = np.random.default_rng(1), np.full(num_pairs, length, dtype=np.int32)
     source, target = (Side(draw.integers(0, vocab_size, num_pairs * length), lengths_N) for _ in range(2))
-    return Shards(source, target, Counts(num_pairs, num_pairs, 0, 0, num_pairs * length, num_pairs * length))
+    return Shards(source, target, PairCounts(num_pairs, num_pairs, 0, 0, num_pairs * length, num_pairs * length))

@@ -26,7 +26,7 @@ import msgspec
 import numpy as np
 
 from heedful.config.settings import Config
-from heedful.data.cutting import Cutter, Part
+from heedful.data.cutting import Cutter, TextPart
 from heedful.data.languages import are_side_by_side
 from heedful.data.splitting import sentences
 from heedful.data.tokenizer import BulkEncoder, Tokenizer
@@ -139,7 +139,7 @@ class _Line(NamedTuple):
     """A line as it was read: its parts, and what the translation of the first one must begin with."""
 
     source: str
-    parts: tuple[Part, ...]
+    parts: tuple[TextPart, ...]
     is_cut: bool
     prefix_ids: Sequence[int]
 
@@ -335,7 +335,7 @@ class Translator:
         return "".join([glue + text for glue, text in zip(glues, texts, strict=True)]).strip()
 
 
-def _after_a_space(parts: Sequence[Part]) -> list[Part]:
+def _after_a_space(parts: Sequence[TextPart]) -> list[TextPart]:
     """The parts of a sentence that another one stands before."""
     return [part if place else part._replace(glue=" ") for place, part in enumerate(parts)]
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heedful.data.cutting import _END, Cutter, Part, at_sentence_ends
+from heedful.data.cutting import _END, Cutter, TextPart, at_sentence_ends
 from heedful.data.tokenizer import Tokenizer
 
 THAI = "ครูรักแมวที่บ้านสีแดงและซื้อจดหมาย"
@@ -140,4 +140,6 @@ def test_what_is_too_long_is_cut_where_it_always_was(language: str) -> None:
     ids = tokenizer.encode(text)
     parts = Cutter(tokenizer, 30, language).parts(text, ids)
     assert [part.glue + "".join(map(chr, part.ids)) for part in parts] == expected
-    assert Cutter(tokenizer, len(ids), language).parts(text, ids) == (Part(ids, ""),), "what is short enough is whole"
+    assert Cutter(tokenizer, len(ids), language).parts(text, ids) == (TextPart(ids, ""),), (
+        "what is short enough is whole"
+    )

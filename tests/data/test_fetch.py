@@ -21,7 +21,7 @@ from click.testing import CliRunner, Result
 
 from heedful.cli.main import commands
 from heedful.data.atomic import held
-from heedful.data.catalogue import CATALOGUE, DataSet, Download, Piece, Split, Text, data_set
+from heedful.data.catalogue import CATALOGUE, DataSet, Download, Split, Text, TextPlace, data_set
 from heedful.data.corpus import read_pairs
 from heedful.data.fetch import fetch
 from heedful.errors import ConfigError, DataError
@@ -123,9 +123,13 @@ def small(*, md5: str | None = None, sha256: str | None = None) -> DataSet:
             Download(url="http://nowhere.invalid/tests.tgz", md5=md5, sha256=sha256),
         ),
         splits={
-            "train": Split(texts={lang: Text(pieces=(Piece(f"train.{lang}.gz"),)) for lang in ("en", "de")}, lines=3),
+            "train": Split(
+                texts={lang: Text(places=(TextPlace(f"train.{lang}.gz"),)) for lang in ("en", "de")}, lines=3
+            ),
             "test": Split(
-                texts={lang: Text(pieces=(Piece("tests.tgz", f"t/test.{lang}.sgm", "sgm"),)) for lang in ("en", "de")}
+                texts={
+                    lang: Text(places=(TextPlace("tests.tgz", f"t/test.{lang}.sgm", "sgm"),)) for lang in ("en", "de")
+                }
             ),
         },
     )
@@ -348,7 +352,7 @@ def test_talks_lose_their_tags_and_every_23rd_pair_validates(server: Server, tmp
 def test_a_packed_file_inside_a_plain_archive_is_read_too(server: Server, tmp_path: Path) -> None:
     inside = {f"big.{lang}.gz": gzip.compress(b"one\ntwo\n" * 50_000) for lang in ("en", "fr")}
     server.files["big.tar"] = gzip.decompress(tar(inside))
-    texts = {lang: Text(pieces=(Piece("big.tar", f"big.{lang}.gz"),)) for lang in ("en", "fr")}
+    texts = {lang: Text(places=(TextPlace("big.tar", f"big.{lang}.gz"),)) for lang in ("en", "fr")}
     download = Download(url="http://nowhere.invalid/big.tar", size=len(server.files["big.tar"]))
     wanted = DataSet(name="big", about="", downloads=(download,), splits={"train": Split(texts=texts)})
     assert fetch(wanted, tmp_path / "a", mirror=server.url)["train.fr"].read_bytes() == b"one\ntwo\n" * 50_000
@@ -480,7 +484,7 @@ def test_a_mirror_that_is_no_url_is_named(mirror: str, tmp_path: Path) -> None:
 def test_the_catalogue_is_whole(wanted: DataSet) -> None:
     names = [download.name for download in wanted.downloads]
     assert len(set(names)) == len(names)
-    pieces = [piece for split in wanted.splits.values() for text in split.texts.values() for piece in text.pieces]
+    pieces = [piece for split in wanted.splits.values() for text in split.texts.values() for piece in text.places]
     assert {piece.download for piece in pieces} == set(names), "every download is used, and every piece has one"
     assert len({(piece.download, piece.member) for piece in pieces}) == len(pieces)
     for download in wanted.downloads:
@@ -488,12 +492,12 @@ def test_the_catalogue_is_whole(wanted: DataSet) -> None:
         assert re.fullmatch("[0-9a-f]{64}", download.sha256 or "0" * 64)
         assert re.fullmatch("[0-9a-f]{32}", download.md5 or "0" * 32)
     for split in wanted.splits.values():
-        assert len({len(text.pieces) for text in split.texts.values()}) == 1
+        assert len({len(text.places) for text in split.texts.values()}) == 1
 
 
 def test_members_of_the_wmt_archives_are_named_by_language() -> None:
     french = data_set("wmt14-en-fr").splits
-    assert [piece.member for piece in french["train"].texts["fr"].pieces] == [
+    assert [piece.member for piece in french["train"].texts["fr"].places] == [
         "training/europarl-v7.fr-en.fr",
         "commoncrawl.fr-en.fr",
         "training/news-commentary-v9.fr-en.fr",
@@ -501,8 +505,8 @@ def test_members_of_the_wmt_archives_are_named_by_language() -> None:
         "giga-fren.release2.fixed.fr.gz",
     ]
     german = data_set("wmt14").splits["newstest2014"].texts
-    assert german["en"].pieces[0].member == "test-full/newstest2014-deen-src.en.sgm"
-    assert german["de"].pieces[0].member == "test-full/newstest2014-deen-ref.de.sgm"
+    assert german["en"].places[0].member == "test-full/newstest2014-deen-src.en.sgm"
+    assert german["de"].places[0].member == "test-full/newstest2014-deen-ref.de.sgm"
 
 
 def call(*arguments: object) -> Result:

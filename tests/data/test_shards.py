@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from heedful.data import encoding
 from heedful.data import shards as module
 from heedful.data.encoding import Encoding
-from heedful.data.shards import Counts, Shards, Side, is_current, open_shards, prepare
+from heedful.data.shards import PairCounts, Shards, Side, is_current, open_shards, prepare
 from heedful.data.tokenizer import Tokenizer
 from heedful.errors import CheckpointError, DataError, DeviceError
 from tests import ROOT
@@ -66,7 +66,7 @@ class Text:
         drawn: tuple[float, int, int] = (0.0, 1, 0),
         cleaned: tuple[float, bool] = (0.0, False),
         processes: int = 1,
-        progress: Callable[[Counts], None] | None = None,
+        progress: Callable[[PairCounts], None] = lambda _: None,
     ) -> Shards:
         files = [self.source], [self.target]
         how = Encoding(tokenizer, max_length, *drawn, *cleaned)
@@ -174,7 +174,9 @@ def test_shards_hold_the_ids_of_every_pair_that_is_kept(pairs: list[tuple[str, s
         assert sentences(made.source) == [[*source, 0] for source, _ in kept]
         assert sentences(made.target) == [[*target, 0] for _, target in kept]
         tokens = len(made.source.ids), len(made.target.ids)
-        assert made.counts == Counts(len(pairs), len(kept), full.count(False), full.count(True) - len(kept), *tokens)
+        assert made.counts == PairCounts(
+            len(pairs), len(kept), full.count(False), full.count(True) - len(kept), *tokens
+        )
         assert len(made) == len(kept)
 
 
@@ -215,7 +217,7 @@ def test_the_files_do_not_depend_on_the_processes(text: Text, processes: int, mo
 def test_chunks_are_bounded_in_characters_too(text: Text, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = sentences(text.prepare().source)
     shutil.rmtree(text.directory)
-    seen: list[Counts] = []
+    seen: list[PairCounts] = []
     monkeypatch.setattr(encoding, "_CHUNK_PAIRS", 1000)
     monkeypatch.setattr(encoding, "_CHUNK_CHARACTERS", 100)
     assert sentences(text.prepare(progress=seen.append).source) == expected
@@ -399,7 +401,7 @@ def test_a_file_that_just_changed_is_read_again(text: Text) -> None:
 # ---------------------------------------------------------------------------------------------------- what can go wrong
 
 
-def interrupt(counts: Counts) -> None:
+def interrupt(counts: PairCounts) -> None:
     if counts.read > 20:
         raise KeyboardInterrupt
 

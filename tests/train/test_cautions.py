@@ -10,7 +10,7 @@ import pytest
 
 from heedful.config.cooldown import cooldown
 from heedful.config.settings import PRESETS, Config, preset, resolve
-from heedful.data.shards import Counts, Shards, Side
+from heedful.data.shards import PairCounts, Shards, Side
 from heedful.data.tokenizer import Tokenizer
 from heedful.train.cautions import cautions, cautions_at_start, cautions_of_new_weights
 from tests.small_models import TEXT
@@ -25,7 +25,7 @@ def shards(tokenizer: Tokenizer, texts: Sequence[str]) -> Shards:
     encoded = [[*tokenizer.encode(text), 0] for text in texts]
     lengths = np.array([len(ids) for ids in encoded], dtype=np.int32)
     side = Side(np.concatenate(encoded).astype(np.uint16), lengths)
-    return Shards(side, side, Counts(len(texts), len(texts), 0, 0, len(side.ids), len(side.ids)))
+    return Shards(side, side, PairCounts(len(texts), len(texts), 0, 0, len(side.ids), len(side.ids)))
 
 
 def config(**train: int) -> Config:
