@@ -128,7 +128,7 @@ class CTranslate2Engine(Engine):
             asynchronous=True,
             beam_size=options.beam_size,
             num_hypotheses=options.beam_size,
-            patience=PATIENCE if options.beam_size > 1 else 1,
+            patience=1 if any(prefixes) or options.beam_size == 1 else PATIENCE,  # it leaves prefixes out of its scores
             length_penalty=LIKE_OURS * options.alpha,
             max_decoding_length=limit,
             min_decoding_length=0,
