@@ -12,10 +12,10 @@ import pytest
 
 from benchmarks import tables
 from heedful.config.settings import Config, to_layer
+from heedful.score.bootstrap import packed_counts
 from heedful.score.card import Card, Corpus, Evaluation, TextFile, Training
 from heedful.score.evaluation import evaluate
 from heedful.score.provenance import Machine
-from heedful.score.significance import packed_counts
 
 REFERENCES = ["Die Katze saß auf der Matte.", "Der Hund lief in den Wald.", "Das Tier überquerte die Straße nicht."]
 MACHINE = Machine(processor="a processor", cores=2, torch="2", python="3", gpu="a GPU", num_gpus=1)

@@ -1,4 +1,4 @@
-"""`heedful demo`: the whole road on the built-in corpus, with nothing but this package and two cores.
+"""`heedful demo`: from text to translations on the built-in corpus, with nothing but this package and two cores.
 
 What it prints is measured: BLEU on sentences made of combinations that training never showed, and how often the right
 pronoun is likelier than the wrong one.
@@ -106,6 +106,6 @@ def _next_commands(run: Path, text: Path, source: str, target: str) -> None:
 
 
 def _still_needed() -> str:
-    """What `heedful serve` needs beside this package, where it is not there."""
+    """What `heedful serve` needs besides this package and is not installed."""
     lacking = missing(SERVER)
     return f"; it needs {install_line(*lacking)}" if lacking else ""

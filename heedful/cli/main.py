@@ -39,26 +39,10 @@ def commands() -> None:
     """From two text files to a translator: the system of "Attention Is All You Need"."""
 
 
-for command in (
-    train.train,
-    translate.translate,
-    evaluate.evaluate,
-    evaluate.score,
-    card.card,
-    serve.serve,
-    attend.attend,
-    attend.positions,
-    attend.curves,
-    models.info,
-    models.config,
-    models.average,
-    export.export,
-    doctor.doctor,
-    fetch.fetch,
-    built_in.corpus,
-    built_in.demo,
-):
-    commands.add_command(command)
+for module in (attend, built_in, card, doctor, evaluate, export, fetch, models, serve, train, translate):
+    for command in vars(module).values():
+        if isinstance(command, click.Command):
+            commands.add_command(command)
 
 
 def _where_to_look(error: click.ClickException) -> str:
@@ -67,12 +51,12 @@ def _where_to_look(error: click.ClickException) -> str:
 
 
 def _os_error(error: OSError) -> str:
-    """What the system refused, and where; a full disk behind stdout has no name."""
+    """What the system refused, and where; a full disk that stdout goes to has no name."""
     return f"{error.filename or 'stdout, or a file'}: cannot be read or written ({error.strerror or error})"
 
 
 def _open_closed_streams() -> None:
-    """A stream that was closed (`2>&-`) leads nowhere; else the next file that is opened would get its number."""
+    """Point closed streams (`2>&-`) to /dev/null; otherwise the next opened file would get the stream's number."""
     for number in range(3):
         try:
             os.fstat(number)
@@ -82,20 +66,20 @@ def _open_closed_streams() -> None:
     sys.stderr = sys.stderr or open(2, "w", closefd=False)  # noqa: SIM115
 
 
-def _bear_any_letter() -> None:
-    """A file or pipe in an old code page gets a ? for what it lacks (→), and not half of the output."""
+def _replace_unknown_letters() -> None:
+    """Write ? for letters (→) that the code page of stdout lacks, instead of ending in the middle of the output."""
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
         sys.stdout.reconfigure(errors="replace")
 
 
-def _leave_stdout() -> None:
-    """Python writes what is left for stdout as it ends, and would complain of the same again."""
+def _discard_stdout() -> None:
+    """Keep Python from writing the rest to stdout as it ends, which would fail again."""
     if sys.stdout is not None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _say_once(text: str, code: int) -> None:
-    """Of several processes the first one says it."""
+    """Say an error; of several processes only the first one does."""
     if note_error(code):
         say(f"heedful: {text}")
 
@@ -109,7 +93,7 @@ def main() -> NoReturn:
     # a core busy with waiting, and where another process wants that core, every product takes a turn of the scheduler.
     os.environ.setdefault("GOMP_SPINCOUNT", "3000")
     _open_closed_streams()
-    _bear_any_letter()
+    _replace_unknown_letters()
     try:
         code = commands.main(prog_name="heedful", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
@@ -124,7 +108,7 @@ def main() -> NoReturn:
     except OSError as error:
         code = 2
         _say_once(_os_error(error), code)
-        _leave_stdout()
+        _discard_stdout()
     except (click.Abort, KeyboardInterrupt):
         code = 130
     sys.exit(code or 0)

@@ -1,6 +1,6 @@
-"""What the user is told on the way, on stderr, beside the output proper.
+"""Messages to the user, on stderr, apart from the output proper.
 
-Who cannot be told (a pipe whose reader has left, a terminal that has gone, a log on a full disk) does not end the work.
+A message that cannot be written (a closed pipe or terminal, a log on a full disk) is dropped, and the work goes on.
 """
 
 from __future__ import annotations
@@ -10,33 +10,33 @@ from contextlib import suppress
 from typing import IO, Any, TextIO, cast
 
 
-class Unheard:
-    """A stream like the one within, that goes on when nobody hears it."""
+class ForgivingStream:
+    """A stream that drops what cannot be written."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
 
     def __getattr__(self, name: str) -> Any:
-        """All else is the stream's."""
+        """Everything else is the stream's own."""
         return getattr(self._stream, name)
 
     def write(self, text: str) -> int:
-        """As far as it goes."""
+        """Write, or drop the text."""
         with suppress(OSError):
             self._stream.write(text)
         return len(text)
 
     def flush(self) -> None:
-        """As far as it goes."""
+        """Flush, or drop what is left."""
         with suppress(OSError):
             self._stream.flush()
 
 
-def listeners() -> IO[str]:
-    """Whoever listens to stderr."""
-    return cast("IO[str]", Unheard(sys.stderr))
+def forgiving_stderr() -> IO[str]:
+    """Stderr as it is now."""
+    return cast("IO[str]", ForgivingStream(sys.stderr))
 
 
 def say(text: str) -> None:
-    """One line; by print, for click would write past a bar into its line."""
-    print(text, file=listeners(), flush=True)
+    """Write one line, by print, as click would write into the line of a progress bar."""
+    print(text, file=forgiving_stderr(), flush=True)

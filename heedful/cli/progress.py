@@ -8,14 +8,14 @@ from __future__ import annotations
 import os
 import sys
 import time
-from contextlib import AbstractContextManager
-from types import TracebackType
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task, TextColumn
 from rich.text import Text
 
-from heedful.cli.messages import listeners, say
+from heedful.cli.messages import forgiving_stderr, say
 from heedful.config.settings import Config
 from heedful.errors import counted
 from heedful.train.loop import CheckpointRecord, EndRecord, PaceRecord, Record, Scores, StepRecord, ValidationRecord
@@ -70,7 +70,7 @@ def pace_line(record: PaceRecord, steps: int) -> str:
     return f"step {record.step:>7,}/{steps:,}  {pace}  {left} left on this machine"
 
 
-class PlainDisplay(AbstractContextManager["PlainDisplay"]):
+class PlainDisplay:
     """Lines for logs and pipes."""
 
     def __init__(self) -> None:
@@ -95,11 +95,6 @@ class PlainDisplay(AbstractContextManager["PlainDisplay"]):
         is_round = record.step % PLAIN_STEPS == 0 or record.step == steps
         return is_round or not self.has_told_time or time.monotonic() - self.last_step_line >= QUIET_SECONDS
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Nothing to put away."""
-
 
 class _Figures(ProgressColumn):
     """Loss, perplexity, speed and the time that is left."""
@@ -115,17 +110,13 @@ class _Figures(ProgressColumn):
 
 
 class LiveDisplay(PlainDisplay):
-    """A bar that moves, with validations printed above it."""
+    """A bar that moves while `progress` is entered, with validations printed above it."""
 
     def __init__(self, console: Console) -> None:
         super().__init__()
         columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(10), _Figures())
         self.progress = Progress(*columns, console=console, transient=True)
         self.task = self.progress.add_task("preparing text and model", total=None)
-
-    def __enter__(self) -> LiveDisplay:
-        self.progress.start()
-        return self
 
     def show(self, config: Config, record: Record) -> None:
         """Move the bar; print what should stay."""
@@ -141,14 +132,13 @@ class LiveDisplay(PlainDisplay):
         elif not isinstance(record, CheckpointRecord):
             self.progress.console.print(ending(record), highlight=False)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Take the bar away."""
-        self.progress.stop()
 
-
-def display() -> PlainDisplay:
-    """The live one on a terminal, else plain lines; of several processes the first one speaks."""
-    is_first = os.environ.get("RANK", "0") == "0"
-    return LiveDisplay(Console(file=listeners())) if is_first and sys.stderr.isatty() else PlainDisplay()
+@contextmanager
+def display() -> Iterator[PlainDisplay]:
+    """A live display on a terminal, for the first of several processes; plain lines elsewhere."""
+    if os.environ.get("RANK", "0") == "0" and sys.stderr.isatty():
+        live = LiveDisplay(Console(file=forgiving_stderr()))
+        with live.progress:
+            yield live
+    else:
+        yield PlainDisplay()

@@ -17,11 +17,11 @@ from msgspec import Struct
 from heedful.config.cooldown import cooldown
 from heedful.config.settings import TEXT_FILES, Config, Layer, to_layer
 from heedful.data.corpus import uncompressed
+from heedful.score.bootstrap import BLEU, CHRF, Comparison, paired_bootstrap, unpack
 from heedful.score.card import Card, Evaluation, Training
 from heedful.score.card_tables import base, codes, machines, precisions
 from heedful.score.report import Report
-from heedful.score.seed_significance import MIN_SEEDS, SeedComparison, compare_seeds
-from heedful.score.significance import BLEU, CHRF, Comparison, paired_bootstrap, unpack
+from heedful.score.t_test import MIN_SEEDS, SeedComparison, compare_seeds
 from heedful.score.tables import Rows, Section, show_markdown, show_text
 
 Form: TypeAlias = Literal["text", "md"]

@@ -19,6 +19,7 @@ from heedful.data.corpus import read_lines, refuse_odd_names, refuse_pipe, refus
 from heedful.data.languages import has_spaces
 from heedful.errors import CheckpointError, DataError, counted
 from heedful.model.checkpoint import find_model, weights_digest
+from heedful.score.bootstrap import packed_counts
 from heedful.score.card import Evaluation, TextFile, identify, text_file, write_card, write_translations
 from heedful.score.card_tables import to_markdown
 from heedful.score.evaluation import checked, evaluate, perplexities
@@ -26,7 +27,6 @@ from heedful.score.model_card import card_of, new_card
 from heedful.score.provenance import commit, machine, now
 from heedful.score.report import Perplexity, Report
 from heedful.score.scores import MAX_RESAMPLED_LINES
-from heedful.score.significance import packed_counts
 from heedful.translate.translation import Translator
 
 

@@ -32,11 +32,11 @@ def test_durations_are_written_as_on_a_clock(seconds: float, text: str) -> None:
 
 
 def test_a_log_has_a_line_every_hundred_steps_and_the_end(capsys: pytest.CaptureFixture[str]) -> None:
-    with PlainDisplay() as shown:
-        for step in range(20, 401, 20):
-            shown.show(CONFIG, record(step))
-        shown.show(CONFIG, ValidationRecord(400, Scores(1.5, 4.48, 31.27)))
-        shown.show(CONFIG, EndRecord(400, "steps"))
+    shown = PlainDisplay()
+    for step in range(20, 401, 20):
+        shown.show(CONFIG, record(step))
+    shown.show(CONFIG, ValidationRecord(400, Scores(1.5, 4.48, 31.27)))
+    shown.show(CONFIG, EndRecord(400, "steps"))
     lines = capsys.readouterr().err.splitlines()
     assert [line.split("/")[0].split()[-1] for line in lines[:5]] == ["20", "100", "200", "300", "400"]
     assert "perplexity 12.50  9,876 target tokens/s  1:03:20 left on this machine" in lines[0]
@@ -73,9 +73,9 @@ def nobody() -> Iterator[TextIO]:
 
 def test_a_log_that_nobody_reads_does_not_end_the_work(nobody: TextIO, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", nobody)
-    with PlainDisplay() as shown:
-        for each in (record(100), record(200), ValidationRecord(400, Scores(1.5, 4.48)), EndRecord(400, "steps")):
-            shown.show(CONFIG, each)
+    shown = PlainDisplay()
+    for each in (record(100), record(200), ValidationRecord(400, Scores(1.5, 4.48)), EndRecord(400, "steps")):
+        shown.show(CONFIG, each)
     say("the model is in run/model")
 
 
@@ -91,7 +91,8 @@ def test_a_terminal_that_has_gone_does_not_end_the_work(nobody: TextIO, monkeypa
 
 def test_on_a_terminal_a_bar_shows_the_same_figures() -> None:
     screen = io.StringIO()
-    with LiveDisplay(Console(file=screen, force_terminal=True, width=80)) as shown:
+    shown = LiveDisplay(Console(file=screen, force_terminal=True, width=80))
+    with shown.progress:
         shown.show(CONFIG, PaceRecord(3, 12.34, 4899.0))
         shown.progress.refresh()
         shown.show(CONFIG, record(20))
@@ -132,14 +133,15 @@ def test_who_is_out_of_patience_is_told_how_to_go_on(capsys: pytest.CaptureFixtu
 
 def test_what_a_command_says_stands_above_the_bar(capsys: pytest.CaptureFixture[str]) -> None:
     screen = io.StringIO()
-    with LiveDisplay(Console(file=screen, force_terminal=True, width=80)):
+    with LiveDisplay(Console(file=screen, force_terminal=True, width=80)).progress:
         say("vocabulary: 400 word pieces")
     assert "\x1b[2Kvocabulary: 400 word pieces\n" in screen.getvalue(), "the bar's line is cleared first"
     assert capsys.readouterr().err == ""
 
 
 def test_where_nobody_looks_there_is_no_bar() -> None:
-    assert type(display()) is PlainDisplay
+    with display() as shown:
+        assert type(shown) is PlainDisplay
 
 
 @pytest.mark.parametrize(("step", "line"), [(1, "trained 1 step"), (2000, "trained 2,000 steps")])

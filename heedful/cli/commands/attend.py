@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from click.core import ParameterSource
 
-from heedful.cli.commands.options import FILE, device_option, family_option, one_model_option, split_option
+from heedful.cli.commands.options import FILE, device_option, family_option, given, one_model_option, split_option
 from heedful.cli.messages import say
 
 if TYPE_CHECKING:
@@ -68,11 +67,9 @@ def attend(
 
 
 def _refuse_a_choice() -> None:
-    """.json holds every kind, layer and head, so that none can be asked for."""
-    context = click.get_current_context()
-    for name in ("kind", "layer", "head"):
-        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            raise click.UsageError(f"--{name} goes with .html, .svg and .png; .json holds every kind, layer and head")
+    """Refuse to choose a kind, layer or head of .json, which holds all of them."""
+    if choices := given("kind", "layer", "head"):
+        raise click.UsageError(f"{choices[0]} goes with .html, .svg and .png; .json holds every kind, layer and head")
 
 
 def _refuse_sentences(translator: Translator, text: str) -> None:

@@ -1,4 +1,4 @@
-"""`heedful corpus` and `heedful demo`: the built-in corpus, and the whole road on it."""
+"""`heedful corpus` and `heedful demo`: the built-in corpus, and training on it."""
 
 from __future__ import annotations
 

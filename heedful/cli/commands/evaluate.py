@@ -7,9 +7,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from click.core import ParameterSource
 
-from heedful.cli.commands.options import ENGINES, FILE, device_option, family_option, model_option, precision_option
+from heedful.cli.commands.options import (
+    ENGINES,
+    FILE,
+    device_option,
+    family_option,
+    given,
+    model_option,
+    precision_option,
+)
 from heedful.cli.messages import say
 from heedful.errors import counted
 
@@ -107,13 +114,9 @@ def evaluate(
 
 
 def _refuse_a_search() -> None:
-    """Options of translating, where there is nothing to translate."""
-    context = click.get_current_context()
-    for name in ("beam_size", "alpha", "engine", "precision"):
-        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            raise click.UsageError(
-                f"--{name.replace('_', '-')} goes with -m MODEL; --hypotheses are translated already"
-            )
+    """Refuse options of translating, as there is nothing to translate."""
+    if options := given("beam_size", "alpha", "engine", "precision"):
+        raise click.UsageError(f"{options[0]} goes with -m MODEL; --hypotheses are translated already")
 
 
 def _warn_of_other_languages(model: Path, source: Path, reference: Path) -> None:
@@ -125,7 +128,7 @@ def _warn_of_other_languages(model: Path, source: Path, reference: Path) -> None
 
 
 def _keep(models: tuple[Path, ...], evaluated: Evaluated) -> None:
-    """On the card, or else a line that says why not: the scores are printed anyhow."""
+    """Keep the scores on the card, or say why they are printed only."""
     from heedful.errors import HeedfulError
     from heedful.score.model_evaluation import keep_on_card
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 if TYPE_CHECKING:
     from heedful.config.settings import Layer
@@ -16,7 +17,7 @@ DEVICES, ENGINES = click.Choice(["auto", "cpu", "cuda", "mps"]), click.Choice(["
 
 
 def _the_only(context: click.Context, parameter: click.Parameter, models: tuple[Path, ...]) -> Path:
-    """Elsewhere several models translate together; who gives several here would not get that."""
+    """Refuse several models, which translate together in other commands, but not in this one."""
     if len(models) > 1:
         raise click.BadParameter(f"one model is asked for here, and {len(models)} are given; leave out all but one")
     return models[0]
@@ -94,5 +95,11 @@ def _refuse_two_values(flags: Layer, settings: list[Layer]) -> None:
             raise ConfigError(f"{name} is given twice: {before!r} by {option} and {value!r} by --set; leave one out")
 
 
-def _flag(field: str) -> str:
-    return f"--{field.replace('_', '-')}"
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def given(*names: str) -> list[str]:
+    """The options among these that stand on the command line, as they are written there."""
+    source = click.get_current_context().get_parameter_source
+    return [_flag(name) for name in names if source(name) is ParameterSource.COMMANDLINE]

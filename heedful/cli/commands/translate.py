@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.core import ParameterSource
 
 from heedful.cli.commands.options import (
     FILE,
     device_option,
     engine_option,
     family_option,
+    given,
     model_option,
     precision_option,
     split_option,
@@ -97,9 +97,7 @@ def translate(
         )
     _refuse_what_would_not_count(search)
     _refuse_to_overwrite({"FILE": file, "--prefix": prefix, "-o": output, "--alignments": alignments})
-    _refuse_a_sentence(file)
-    _refuse_other_than_lines(file, prefix)
-    _refuse_uneven(file, prefix)
+    _check_text(file, prefix)
     translator = Translator.load(*models, device=device, engine=engine, precision=precision)
     _note_unfinished(models)
     note_engine(translator)
@@ -132,31 +130,18 @@ def note_engine(translator: Translator) -> None:
         say(f"{computing.engine} translates: {computing.reason}")
 
 
-def _refuse_a_sentence(file: Path) -> None:
-    """Who gives the text itself, as to `heedful attend`, is told how it gets here."""
+def _check_text(file: Path, prefix: Path | None) -> None:
+    """Refuse text that cannot be translated, before the model is loaded; stdin is checked as it is read."""
+    from heedful.data.corpus import read_lines, refuse_other_than_text, refuse_tsv
     from heedful.data.lines import STDIN
     from heedful.errors import DataError
 
     if file != STDIN and not os.path.exists(file) and len(str(file).split()) > 1:  # which may be too long for a name
         raise DataError(f'{file}: no such file; a sentence comes by stdin: echo "…" | heedful translate -m MODEL')
-
-
-def _refuse_other_than_lines(file: Path, prefix: Path | None) -> None:
-    """A file of both sides, or no plain text, before the model is loaded; stdin is looked at when it is read."""
-    from heedful.data.corpus import refuse_other_than_text, refuse_tsv
-    from heedful.data.lines import STDIN
-
     for path in (path for path in (file, prefix) if path not in (None, STDIN)):
         refuse_tsv(path)
         refuse_other_than_text(path)
-
-
-def _refuse_uneven(file: Path, prefix: Path | None) -> None:
-    """Where both can be read twice; else it is found when one of them ends."""
-    from heedful.data.corpus import read_lines
-    from heedful.errors import DataError
-
-    if prefix is None or not (prefix.is_file() and file.is_file()):
+    if prefix is None or not (prefix.is_file() and file.is_file()):  # what can be read once is compared at its end
         return
     num_prefixes, num_lines = (sum(1 for _ in read_lines(path)) for path in (prefix, file))
     if num_prefixes != num_lines:
@@ -167,15 +152,11 @@ def _refuse_uneven(file: Path, prefix: Path | None) -> None:
 
 
 def _refuse_what_would_not_count(search: dict[str, Any]) -> None:
-    """Options of another way to search than the one that was asked for."""
-    context = click.get_current_context()
-    given = {name for name in search if context.get_parameter_source(name) is ParameterSource.COMMANDLINE}
-    for name in ("temperature", "top_k", "top_p", "seed"):
-        if name in given and not search["sample"]:
-            raise click.UsageError(f"--{name.replace('_', '-')} goes with --sample")
-    for name in ("greedy", "beam_size"):
-        if name in given and search["sample"]:
-            raise click.UsageError(f"--{name.replace('_', '-')} does not go with --sample, which has no beam")
+    """Refuse options of another way to search than the one that was asked for."""
+    if not search["sample"] and (options := given("temperature", "top_k", "top_p", "seed")):
+        raise click.UsageError(f"{options[0]} goes with --sample")
+    if search["sample"] and (options := given("greedy", "beam_size")):
+        raise click.UsageError(f"{options[0]} does not go with --sample, which has no beam")
     if search["greedy"] and search["beam_size"] not in (None, 1):
         raise click.UsageError(f"--greedy is a beam of 1; leave it or --beam-size {search['beam_size']} out")
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.score.seed_significance import compare_seeds, t_quantile, two_sided_p
+from heedful.score.t_test import compare_seeds, t_quantile, two_sided_p
 
 
 @pytest.mark.parametrize(

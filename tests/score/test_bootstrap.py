@@ -10,8 +10,8 @@ from sacrebleu.metrics import BLEU, CHRF
 from sacrebleu.significance import PairedTest
 
 from heedful.errors import DataError
+from heedful.score.bootstrap import packed_counts, paired_bootstrap, score, unpack
 from heedful.score.scores import bleu, chrf
-from heedful.score.significance import packed_counts, paired_bootstrap, score, unpack
 
 WORDS = ["the", "a", "cat", "dog", "sat", "ran", "on", "under", "mat", "tree", "blue", "old", ",", ".", "-"]
 

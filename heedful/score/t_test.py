@@ -1,6 +1,6 @@
 """Is one recipe better than another, whatever the seed? Student's t-tests on the scores of several seeds.
 
-It knows numbers by seed; no cards, no text. Chance in the sentences of a test set is the subject of `significance.py`.
+It knows numbers by seed; no cards, no text. Chance in the sentences of a test set is the subject of `bootstrap.py`.
 """
 
 from __future__ import annotations
