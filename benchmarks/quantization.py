@@ -17,8 +17,8 @@ import torch
 
 from benchmarks.command import keep, keeping_parser, run
 from benchmarks.record import machine
-from heedful.data.corpus import read_lines
 from heedful.data.grammar.corpus import held_out_examples
+from heedful.data.text_files import read_lines
 from heedful.data.tokenizer import Tokenizer
 from heedful.model.checkpoint import find_model, load_config, load_model
 from heedful.score.evaluation import evaluate

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.command import keep, keeping_parser, run
-from heedful.data.corpus import read_lines
+from heedful.data.text_files import read_lines
 from heedful.errors import CheckpointError
 
 SENTENCES = 500

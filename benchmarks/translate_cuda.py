@@ -31,7 +31,7 @@ from benchmarks.command import keep, keeping_parser, need_gpu, run
 from benchmarks.record import machine
 from heedful.cli.commands.translate import write_translations
 from heedful.config.settings import preset, resolve
-from heedful.data.corpus import read_lines
+from heedful.data.text_files import read_lines
 from heedful.data.tokenizer import Tokenizer
 from heedful.model.checkpoint import load_model, save_model
 from heedful.model.transformer import Transformer

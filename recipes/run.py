@@ -21,7 +21,7 @@ from typing import NoReturn
 
 from heedful.config.settings import resolve
 from heedful.data.atomic import write_files
-from heedful.data.corpus import read_pairs, text_digest, uncompressed
+from heedful.data.text_files import read_pairs, text_digest, uncompressed
 from heedful.errors import HeedfulError
 from heedful.score.card import Card, load_card
 from heedful.train.run.interruption import TERM_AT_ONCE, Interruption, wait_for

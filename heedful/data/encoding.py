@@ -27,7 +27,7 @@ import numpy.typing as npt
 from heedful import PACKAGE
 from heedful.config.settings import Config
 from heedful.data.bpe_dropout import DrawingEncoder
-from heedful.data.corpus import SentencePair
+from heedful.data.text_files import SentencePair
 from heedful.data.tokenizer import BulkEncoder, Int64Array, Tokenizer, take_slices
 from heedful.errors import DeviceError
 

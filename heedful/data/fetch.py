@@ -26,7 +26,7 @@ import msgspec
 from msgspec import Struct
 
 from heedful.data.atomic import explained, held, remove, temporary_folder, tidy, write_file
-from heedful.data.catalogue import DataSet, Download, Split, TextFormat, TextPlace
+from heedful.data.data_sets import DataSet, Download, Split, TextFormat, TextPlace
 from heedful.data.download import BLOCK_BYTES, NO_NETWORK, Say, download_to
 from heedful.errors import ConfigError, DataError
 

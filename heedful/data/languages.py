@@ -4,7 +4,7 @@
 WITHOUT_SPACES = frozenset({"ja", "km", "lo", "my", "th", "yue", "zh"})
 SIDE_BY_SIDE = frozenset({"ja", "yue", "zh"})
 
-# Three-letter codes, as in FLORES and Tatoeba, of the languages that this module or `splitting.py` treats specially.
+# Three-letter codes, as in FLORES and Tatoeba, of the languages that this module or `sentence_splitting.py` names.
 _THREE_LETTERS = (
     "am:amh ar:ara,arb bg:bul bn:ben bs:bos ca:cat cs:ces,cze da:dan de:deu,ger el:ell,gre en:eng es:spa et:ekk,est "
     "eu:eus,baq fi:fin fo:fao fr:fra,fre gu:guj hi:hin hr:hrv hu:hun hy:hye,arm is:isl,ice it:ita ja:jpn kk:kaz km:khm "

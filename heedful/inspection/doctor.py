@@ -20,10 +20,10 @@ from typing import Any, Protocol, TypeAlias
 import torch
 
 from heedful.config.extras import install_line, missing
-from heedful.data.corpus import read_pairs
 from heedful.data.grammar.corpus import LANGUAGES, held_out_examples
 from heedful.data.run_folder import CONFIG, TRAINING_DATA, VALIDATION_DATA
 from heedful.data.shards import Shards, open_shards
+from heedful.data.text_files import read_pairs
 from heedful.data.tokenizer import Tokenizer
 from heedful.errors import ConfigError, DataError, HeedfulError
 from heedful.model.checkpoint import LoadedModel, load_config, load_model

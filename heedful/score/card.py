@@ -18,8 +18,8 @@ import msgspec
 from msgspec import Struct
 
 from heedful.data.atomic import explained, write_file, write_files
-from heedful.data.corpus import text_digest, uncompressed
 from heedful.data.run_folder import CONFIG, MODEL
+from heedful.data.text_files import text_digest, uncompressed
 from heedful.errors import CheckpointError, DataError
 from heedful.score.provenance import Machine
 from heedful.score.report import Report

@@ -14,9 +14,9 @@ from os import PathLike
 from pathlib import Path
 from typing import Protocol
 
-from heedful.data.corpus import language_of, read_lines, refuse_tsv
 from heedful.data.languages import base_language, is_code
-from heedful.data.lines import STDIN, input_lines
+from heedful.data.stdio import STDIN, input_lines
+from heedful.data.text_files import language_of, read_lines, refuse_tsv
 from heedful.errors import DataError, counted
 from heedful.score.paper_bleu import multi30k_bleu, paper_bleu
 from heedful.score.report import Perplexity, Report

@@ -15,8 +15,8 @@ import msgspec
 
 from heedful import __version__
 from heedful.data.atomic import held_in_turn
-from heedful.data.corpus import read_lines, refuse_odd_names, refuse_pipe, refuse_tsv
 from heedful.data.languages import has_spaces
+from heedful.data.text_files import read_lines, refuse_odd_names, refuse_pipe, refuse_tsv
 from heedful.errors import CheckpointError, DataError, counted
 from heedful.model.checkpoint import find_model, weights_digest
 from heedful.score.bootstrap import packed_counts

@@ -15,8 +15,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from heedful.data.metrics import Tail
 from heedful.data.run_folder import METRICS
+from heedful.data.run_metrics import Tail
 from heedful.errors import CheckpointError, HeedfulError
 from heedful.inspection import trace as inspection
 from heedful.serve.answers import Side

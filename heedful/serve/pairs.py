@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from heedful.data import language_id
-from heedful.data.language_id import LanguageModel
+from heedful.data import language_detection
+from heedful.data.language_detection import LanguageModel
 from heedful.errors import ConfigError
 from heedful.model.checkpoint import find_model, load_config
 from heedful.translate.translation import Translator
@@ -43,7 +43,7 @@ def load_pairs(models: Sequence[Path | Translator], *, device: str = "auto", eng
     for names in folders.values():
         home = find_model(names[0]).config.parent
         translator = Translator.load(*names, device=device, engine=engine)
-        pairs.append(Pair(translator, names[0], language_id.load(home)))
+        pairs.append(Pair(translator, names[0], language_detection.load(home)))
     _check_languages(pairs)
     return pairs
 

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from heedful.data import language_id
+from heedful.data import language_detection
 from heedful.data.languages import has_spaces
 from heedful.model.device import ONE_THREAD
 from heedful.serve.answers import Answer, RankedSentence, Side, TranslationTask, best_translations
@@ -99,7 +99,7 @@ class Service:
         self._look_models: dict[tuple[str, str], Translator] = {}
         self._aligners: dict[tuple[str, str], Aligner | None] = {}
         self.characters = 0  # that were translated
-        self.detector = language_id.merge([pair.languages for pair in pairs])
+        self.detector = language_detection.merge([pair.languages for pair in pairs])
 
     @property
     def languages(self) -> dict[str, list[str]]:

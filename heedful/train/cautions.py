@@ -10,9 +10,9 @@ import numpy.typing as npt
 import torch
 
 from heedful.config.settings import Config, DataConfig, ModelConfig
-from heedful.data.corpus import languages_of
 from heedful.data.languages import base_language, has_spaces
 from heedful.data.shards import Shards, Side
+from heedful.data.text_files import languages_of
 from heedful.data.tokenizer import SPACE, Tokenizer
 from heedful.errors import counted
 from heedful.model.checkpoint import checkpoint_steps

@@ -26,9 +26,9 @@ import msgspec
 import numpy as np
 
 from heedful.config.settings import Config
-from heedful.data.cutting import Cutter, TextPart
 from heedful.data.languages import are_side_by_side
-from heedful.data.splitting import sentences
+from heedful.data.long_text import Cutter, TextPart
+from heedful.data.sentence_splitting import sentences
 from heedful.data.tokenizer import BulkEncoder, Tokenizer
 from heedful.errors import ConfigError, DataError, DeviceError, DivergedError
 from heedful.model.device import choose_device

@@ -25,7 +25,7 @@ from heedful.cli import demo
 from heedful.cli import main as cli
 from heedful.config import extras
 from heedful.config.settings import Config, resolve
-from heedful.data.lines import output_file
+from heedful.data.stdio import output_file
 from heedful.model.checkpoint import FORMAT
 from heedful.model.sizes import count, shapes_of_new
 from tests import ROOT

@@ -11,7 +11,7 @@ import pytest
 
 from heedful.data.atomic import explained, new_folder, replaced_folder, unfinished, write_file
 from heedful.data.grammar.corpus_files import write_corpus
-from heedful.data.lines import output_file
+from heedful.data.stdio import output_file
 from heedful.errors import DataError
 
 

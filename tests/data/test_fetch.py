@@ -21,9 +21,9 @@ from click.testing import CliRunner, Result
 
 from heedful.cli.main import commands
 from heedful.data.atomic import held
-from heedful.data.catalogue import CATALOGUE, DataSet, Download, Split, Text, TextPlace, data_set
-from heedful.data.corpus import read_pairs
+from heedful.data.data_sets import CATALOGUE, DataSet, Download, Split, Text, TextPlace, data_set
 from heedful.data.fetch import fetch
+from heedful.data.text_files import read_pairs
 from heedful.errors import ConfigError, DataError
 
 SGM = '<doc>\n<seg id="1"> Ein  Satz. </seg>\n<seg id="2">A &amp; B</seg>\n</doc>\n'

@@ -14,8 +14,8 @@ import pytest
 
 from heedful.config.settings import resolve
 from heedful.data.atomic import unfinished
-from heedful.data.metrics import append_metrics, cut_metrics
 from heedful.data.run_folder import locked, tidy_run, write_config
+from heedful.data.run_metrics import append_metrics, cut_metrics
 from heedful.errors import CheckpointError, DataError
 
 LOCKING = "import sys, time; from pathlib import Path; from heedful.data.run_folder import locked\n"

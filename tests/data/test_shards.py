@@ -526,7 +526,7 @@ def test_a_process_that_dies_is_an_error_of_ours(text: Text, monkeypatch: pytest
 SCRIPT = """
 import itertools, signal, sys
 from pathlib import Path
-from heedful.data import corpus, encoding, shards
+from heedful.data import text_files, encoding, shards
 from heedful.data.tokenizer import Tokenizer
 print("started", flush=True)
 encoding._CHUNK_PAIRS, encoding._FEW_CHUNKS = 7, 2

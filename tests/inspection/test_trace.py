@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pytest
 import torch
 
-from heedful.data.metrics import Tail, append_metrics, cut_metrics, run_metrics
+from heedful.data.run_metrics import Tail, append_metrics, cut_metrics, run_metrics
 from heedful.errors import CheckpointError, DataError
 from heedful.inspection import heads
 from heedful.inspection.attention_map import KINDS, AttentionMap, Kind, attention_map, map_of_ids

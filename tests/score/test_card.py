@@ -28,7 +28,7 @@ from heedful import __version__
 from heedful.api import evaluate_saved, train
 from heedful.cli.main import commands
 from heedful.data.atomic import held_in_turn
-from heedful.data.corpus import read_pairs, text_digest
+from heedful.data.text_files import read_pairs, text_digest
 from heedful.errors import CheckpointError, ConfigError, DataError, HeedfulError
 from heedful.model import checkpoint
 from heedful.model.checkpoint import FORMAT, find_model, load_model, weights_digest
@@ -564,7 +564,7 @@ def test_a_run_that_is_killed_while_it_renews_its_model_keeps_the_scores(
     def killed(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("heedful.data.language_id.fit", killed)
+    monkeypatch.setattr("heedful.data.language_detection.fit", killed)
     with pytest.raises(KeyboardInterrupt):
         trained(text, run)
     assert {path: path.read_bytes() for path in (run / "model").rglob("*") if path.is_file()} == before

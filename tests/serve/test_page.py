@@ -1004,7 +1004,7 @@ def test_the_calculation_is_worked_through_for_every_alternative(page: Any, serv
 
 
 def test_curves_grow_while_the_training_goes_on(page: Any, translator: Translator, tmp_path: Path) -> None:
-    from heedful.data.metrics import append_metrics
+    from heedful.data.run_metrics import append_metrics
     from heedful.serve.app import create_app
     from tests.served import serving
 

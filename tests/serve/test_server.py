@@ -21,7 +21,7 @@ from starlette.requests import Request
 from starlette.testclient import TestClient
 
 from heedful.config.settings import resolve
-from heedful.data import language_id
+from heedful.data import language_detection
 from heedful.serve import deepl, page_api
 from heedful.serve import service as served
 from heedful.serve.app import PATHS, create_app
@@ -585,7 +585,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     config = resolve({"model": model, "data": {"source_language": "en", "target_language": "de", "max_length": 40}})
     run_with_model(folder, TOKENIZER, config)
     samples = {"en": ["the cat sat on the mat with this"], "de": ["die Katze saß auf der Matte mit ß"]}
-    language_id.fit(samples).save(folder / "model")
+    language_detection.fit(samples).save(folder / "model")
     (folder / "metrics.jsonl").write_text('{"kind": "step", "step": 1, "loss": 2.0}\n')
     return folder
 
@@ -622,7 +622,7 @@ LANGUAGES = {
 def knowing() -> Iterator[TestClient]:
     """A server that can tell three languages apart, and translates neither German into Korean nor the other way."""
     app = create_app([*PAIRS, shouting("en", "ko")])
-    app.state.front.service.detector = language_id.fit(LANGUAGES)
+    app.state.front.service.detector = language_detection.fit(LANGUAGES)
     with TestClient(app) as client:
         yield client
 

@@ -24,7 +24,7 @@ import pytest
 
 from heedful.cli.main import main
 from heedful.config.settings import resolve
-from heedful.data.metrics import append_metrics, cut_metrics
+from heedful.data.run_metrics import append_metrics, cut_metrics
 from heedful.serve import page_api
 from heedful.serve.app import create_app
 from heedful.serve.limits import Limits

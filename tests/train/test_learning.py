@@ -11,9 +11,9 @@ import pytest
 
 import heedful
 from heedful.cli.demo import run_demo
-from heedful.data.corpus import read_lines
 from heedful.data.grammar.corpus import DEMO_SENTENCES
 from heedful.data.grammar.corpus_files import write_corpus
+from heedful.data.text_files import read_lines
 from heedful.score.evaluation import validation_bleu
 from heedful.translate.alignment import alignment_error_rate
 

@@ -22,7 +22,7 @@ import pytest
 import torch
 
 from heedful.config.settings import Config, Layer
-from heedful.data.metrics import run_metrics
+from heedful.data.run_metrics import run_metrics
 from heedful.errors import CheckpointError, ConfigError, DataError, DeviceError
 from heedful.model.checkpoint import checkpoint_steps, find_model, load_config, load_tensors, step_folder
 from heedful.score.card import load_card

@@ -74,7 +74,7 @@ def _refuse_a_choice() -> None:
 
 def _refuse_sentences(translator: Translator, text: str) -> None:
     """A text of several is translated one by one, so that no map could show all of it."""
-    from heedful.data.splitting import sentences
+    from heedful.data.sentence_splitting import sentences
     from heedful.errors import DataError
 
     found = sentences(text, translator.source_language)
@@ -165,7 +165,7 @@ def positions(output: Path, d_model: int, num_positions: int) -> None:
 @html_option
 def curves(run: Path, output: Path) -> None:
     """Draw what a RUN wrote down: loss, perplexity, BLEU and learning rate."""
-    from heedful.data.metrics import run_metrics
+    from heedful.data.run_metrics import run_metrics
     from heedful.inspection.page_file import html
 
     check_form(output, (".html",))
@@ -183,7 +183,7 @@ def check_form(output: Path, forms: tuple[str, ...]) -> None:
 
 def write(output: Path, content: str | bytes) -> None:
     """Write a file, whole or not at all, or say in one line why not."""
-    from heedful.data.lines import output_file
+    from heedful.data.stdio import output_file
 
     with output_file(output) as file:
         file.buffer.write(content.encode() if isinstance(content, str) else content)

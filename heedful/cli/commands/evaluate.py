@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 @family_option
 def score(models: tuple[Path, ...], source: Path, target: Path | None, form: str, device: str) -> None:
     """The model's log-probability of given translations, one a line; the perplexity to stderr."""
-    from heedful.data.corpus import read_pairs
-    from heedful.data.lines import output_file
+    from heedful.data.stdio import output_file
+    from heedful.data.text_files import read_pairs
     from heedful.score.evaluation import perplexity
     from heedful.translate.translation import Translator
 

@@ -8,7 +8,7 @@ import click
 
 from heedful.cli.commands.options import FILE
 from heedful.cli.messages import say
-from heedful.data.catalogue import CATALOGUE, data_set
+from heedful.data.data_sets import CATALOGUE, data_set
 
 
 @click.command(short_help="Fetch a public data set as aligned files.")

@@ -85,7 +85,7 @@ def translate(
 
     A line is translated sentence by sentence.
     """
-    from heedful.data.lines import input_lines
+    from heedful.data.stdio import input_lines
     from heedful.translate.translation import Translator
 
     form = form or ("text" if search["n_best"] == 1 else "nbest")
@@ -132,8 +132,8 @@ def note_engine(translator: Translator) -> None:
 
 def _check_text(file: Path, prefix: Path | None) -> None:
     """Refuse text that cannot be translated, before the model is loaded; stdin is checked as it is read."""
-    from heedful.data.corpus import read_lines, refuse_other_than_text, refuse_tsv
-    from heedful.data.lines import STDIN
+    from heedful.data.stdio import STDIN
+    from heedful.data.text_files import read_lines, refuse_other_than_text, refuse_tsv
     from heedful.errors import DataError
 
     if file != STDIN and not os.path.exists(file) and len(str(file).split()) > 1:  # which may be too long for a name
@@ -195,7 +195,7 @@ def write_translations(
     details: Details | None = None,
 ) -> list[int]:
     """Write them as they come; returns the numbers of the lines that were cut, too long for the model."""
-    from heedful.data.lines import STDOUT, output_file
+    from heedful.data.stdio import STDOUT, output_file
 
     cut: list[int] = []
     with output_file(output) as out, output_file(alignments) if alignments else nullcontext() as links:
@@ -236,7 +236,7 @@ def _translations(
     translator: Translator, file: Path, options: SearchOptions, prefixes: Iterator[str] | None, split: bool
 ) -> Iterator[Translation]:
     """From stdin what has come is translated at once. (Samples depend on a line's number, so they need one stream.)"""
-    from heedful.data.lines import STDIN, bursts, input_lines
+    from heedful.data.stdio import STDIN, bursts, input_lines
 
     if file != STDIN or prefixes is not None or options.sampling is not None:
         yield from translator.translate_lines(input_lines(file), options=options, prefixes=prefixes, split=split)

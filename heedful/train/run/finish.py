@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from heedful.config.settings import Config
-from heedful.data import language_id
+from heedful.data import language_detection
 from heedful.data.atomic import explained, held_in_turn, replaced_folder
-from heedful.data.corpus import read_pairs
 from heedful.data.run_folder import MODEL, TOKENIZER
+from heedful.data.text_files import read_pairs
 from heedful.data.tokenizer import Tokenizer
 from heedful.errors import CheckpointError
 from heedful.model import checkpoint
@@ -44,7 +44,7 @@ def _weights_to_average(run: Path, config: Config, say: Callable[[str], None]) -
 
 def _fit_language_id(run: Path, config: Config, folder: Path) -> None:
     """Learn to tell the two languages apart, for a server; what was learned before stays if the text has changed."""
-    data, before = config.data, run / MODEL / language_id.FILE
+    data, before = config.data, run / MODEL / language_detection.FILE
     text = training_text(run, config, Tokenizer.load(run / TOKENIZER))
     if not text.is_encoded():
         if before.is_file():
@@ -54,4 +54,4 @@ def _fit_language_id(run: Path, config: Config, folder: Path) -> None:
             data.source_language: (pair.source for pair in read_pairs(text.source, text.target)),
             data.target_language: (pair.target for pair in read_pairs(text.source, text.target)),
         }
-        language_id.fit(samples).save(folder)
+        language_detection.fit(samples).save(folder)

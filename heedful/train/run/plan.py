@@ -16,8 +16,8 @@ import msgspec
 from heedful.config.cooldown import cooldown
 from heedful.config.recipe import is_ours, read_recipe
 from heedful.config.settings import Config, Layer, differences, to_layer
-from heedful.data.corpus import languages_of, refuse_odd_names
 from heedful.data.run_folder import CHECKPOINTS, MODEL, TOKENIZER, has_begun
+from heedful.data.text_files import languages_of, refuse_odd_names
 from heedful.data.tokenizer import Tokenizer
 from heedful.errors import CheckpointError, ConfigError
 from heedful.model import checkpoint

@@ -14,8 +14,8 @@ from typing import Any
 import torch
 
 from heedful.config.settings import Config
-from heedful.data.metrics import run_metrics
 from heedful.data.run_folder import METRICS
+from heedful.data.run_metrics import run_metrics
 from heedful.errors import CheckpointError, counted
 from heedful.model import checkpoint
 from heedful.model.device import explained_out_of_memory

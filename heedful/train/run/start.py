@@ -12,7 +12,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from heedful.config.settings import Config, to_toml
-from heedful.data.metrics import append_metrics, cut_metrics
 from heedful.data.run_folder import (
     CONFIG,
     MODEL,
@@ -24,6 +23,7 @@ from heedful.data.run_folder import (
     tidy_run,
     write_config,
 )
+from heedful.data.run_metrics import append_metrics, cut_metrics
 from heedful.data.shards import made_from, open_shards
 from heedful.data.tokenizer import Tokenizer
 from heedful.model import checkpoint

@@ -13,7 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from heedful.config.settings import TEXT_FILES, Config, DataConfig
-from heedful.data.corpus import (
+from heedful.data.encoding import Encoding
+from heedful.data.run_folder import TOKENIZER, TRAINING_DATA, VALIDATION_DATA
+from heedful.data.shards import is_current, is_of_other_text, prepare
+from heedful.data.text_files import (
     fingerprint,
     is_tsv,
     read_pairs,
@@ -21,9 +24,6 @@ from heedful.data.corpus import (
     refuse_other_than_text,
     refuse_pipe,
 )
-from heedful.data.encoding import Encoding
-from heedful.data.run_folder import TOKENIZER, TRAINING_DATA, VALIDATION_DATA
-from heedful.data.shards import is_current, is_of_other_text, prepare
 from heedful.data.tokenizer import Tokenizer
 from heedful.errors import CheckpointError, ConfigError, DataError, counted
 from heedful.model.checkpoint import last_whole

@@ -13,7 +13,7 @@ from itertools import chain, groupby
 from typing import Literal, TypeAlias
 
 from heedful.data.languages import are_side_by_side
-from heedful.data.splitting import sentences
+from heedful.data.sentence_splitting import sentences
 
 LONGEST_UNIT = 1000  # characters
 Division: TypeAlias = Literal["lines and sentences", "lines", "sentences"]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful.data.grammar.corpus_files import write_corpus
-from heedful.data.language_id import FILE, KEPT, LanguageModel, fit, load, merge
+from heedful.data.language_detection import FILE, KEPT, LanguageModel, fit, load, merge
 from heedful.errors import CheckpointError
 
 SAMPLES = {

@@ -1,8 +1,8 @@
 """Text that is too long for a model (`data.max_length`), cut into parts.
 
 It is cut at the ends of sentences, else between words, else anywhere. Published scores depend on these cuts, so the
-rules that find sentences here must not change; `splitting.py` divides ordinary lines into sentences. Nothing here
-translates.
+rules that find sentences here must not change; `sentence_splitting.py` divides ordinary lines into sentences. Nothing
+here translates.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from itertools import chain, zip_longest
 from lzma import LZMAError, LZMAFile
 from pathlib import Path
 
-from heedful.data.plain_text import SUFFIXES, refuse_by_content, refuse_by_name
+from heedful.data.not_plain_text import SUFFIXES, refuse_by_content, refuse_by_name
 from heedful.errors import DataError, counted
 
 _COMPRESSED = (".gz", ".xz")

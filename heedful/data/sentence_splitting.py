@@ -3,7 +3,7 @@
 A model trained on single sentences loses the second of two, so a line is translated sentence by sentence. Only a full
 stop is ambiguous: it may belong to an abbreviation, an initial or a number. sentencex knows the abbreviations of some
 30 languages, and which of them to use for 250 others; this module adds what it lacks. In doubt two sentences stay
-together. Text that is too long for a model is cut by `cutting.py`.
+together. Text that is too long for a model is cut by `long_text.py`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections.abc import Sequence
 
 from sentencex import segment
 
-from heedful.data.cutting import cut_at, marks_at_an_end
 from heedful.data.languages import base_language
+from heedful.data.long_text import cut_at, marks_at_an_end
 
 _END = marks_at_an_end("\"'”’»“«›‹)]")
 # Languages that write "the 3rd" as "3." (and "Karl IV." likewise).

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from heedful.data.corpus import SentencePair, fingerprint, language_of, languages_of_tsv, read_lines, read_pairs
+from heedful.data.text_files import SentencePair, fingerprint, language_of, languages_of_tsv, read_lines, read_pairs
 from heedful.errors import DataError
 
 # Any character but the line end (\r is one of them) and NUL, which a file that is no text is full of. Python's `text`

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TextIO, cast
 
 from heedful.data.atomic import explained, new_files
-from heedful.data.corpus import decode_lines, read_lines
-from heedful.data.plain_text import refuse_by_content
+from heedful.data.not_plain_text import refuse_by_content
+from heedful.data.text_files import decode_lines, read_lines
 from heedful.errors import DataError
 
 STDIN = STDOUT = Path("-")

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import heedful as package
-from heedful.data.corpus import read_lines
+from heedful.data.text_files import read_lines
 from heedful.errors import DataError
 from tests import ROOT
 from tests.cli.test_cli import SMALL, TINY, Run, heedful, one_line

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heedful.data.cutting import _END, Cutter, TextPart, at_sentence_ends
+from heedful.data.long_text import _END, Cutter, TextPart, at_sentence_ends
 from heedful.data.tokenizer import Tokenizer
 
 THAI = "ครูรักแมวที่บ้านสีแดงและซื้อจดหมาย"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from heedful.data.splitting import sentences
+from heedful.data.sentence_splitting import sentences
 
 TEXTS = [
     ("en", "The cat sat on the mat.| The king was rich."),
