@@ -16,12 +16,8 @@ from msgspec import Struct
 
 from heedful.config.cooldown import cooldown
 from heedful.config.settings import TEXT_FILES, Config, Layer, to_layer
-<<<<<<< HEAD
 from heedful.data.text_files import uncompressed
 from heedful.score.bootstrap import BLEU, CHRF, Comparison, paired_bootstrap, unpack
-=======
-from heedful.data.text_files import uncompressed
->>>>>>> 144e71b (Name data's modules by what is in them)
 from heedful.score.card import Card, Evaluation, Training
 from heedful.score.card_tables import base, codes, machines, precisions
 from heedful.score.report import Report
