@@ -1,8 +1,9 @@
 """Text → sentences → ids → hypotheses → text.
 
-A line is translated sentence by sentence (`data/sentence_splitting.py`), or as one segment with `split=False`. A segment with
-more pieces than the model's training text had (`data.max_length`) is cut (`data/long_text.py`). The translations of a
-line's parts are joined again. A blank line has a blank translation. A translation never holds a line break.
+A line is translated sentence by sentence (`data/sentence_splitting.py`), or as one segment with `split=False`. A
+segment with more pieces than the model's training text had (`data.max_length`) is cut (`data/long_text.py`). The
+translations of a line's parts are joined again. A blank line has a blank translation. A translation never holds a line
+break.
 
 Lines stream through in order, in bounded memory. Two buffers lie between stdin and the engine: the lines that have
 arrived (`bursts` in `data/stdio.py`; a file needs none), and a window of lines, which are encoded together and whose

@@ -1,8 +1,8 @@
 """Free text as units to translate and what stands between them.
 
-A text is split into lines, a line into sentences (as everywhere, by `data/sentence_splitting.py`), and a sentence that is longer
-than any should be at its spaces. What lies between the units (line breaks, blank lines, indents, runs of spaces) is
-kept as it is. With each unit as its own translation the text comes back unchanged. Documents know no model.
+A text is split into lines, a line into sentences (as everywhere, by `data/sentence_splitting.py`), and a sentence that
+is longer than any should be at its spaces. What lies between the units (line breaks, blank lines, indents, runs of
+spaces) is kept as it is. With each unit as its own translation the text comes back unchanged. Documents know no model.
 """
 
 from __future__ import annotations
