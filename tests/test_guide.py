@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from shutil import copy
 
 from heedful.data.grammar.corpus_files import write_corpus
 from tests import ROOT
@@ -14,6 +15,7 @@ GUIDE = (ROOT / "docs" / "guide.md").read_text(encoding="utf-8")
 SHORTER = {
     "recipes/multi30k-en-de.toml --from": "--preset tiny --from",
     "recipes/multi30k-en-de.toml": "--preset tiny --steps 4 --set tokenizer.vocab_size=400",
+    "runs/bag --preset tiny": "runs/bag --preset tiny --steps 2 --set tokenizer.vocab_size=400",
     "--steps 5230": "--steps 4",
     "--steps 500": "--steps 2",
     "--set train.warmup_steps=100": "--set train.warmup_steps=1",
@@ -40,6 +42,7 @@ def write_texts(folder: Path) -> None:
 
 def test_the_commands_of_the_guide_run_one_after_another(tmp_path: Path) -> None:
     write_texts(tmp_path)
+    copy(ROOT / "tests" / "toy_family.py", tmp_path / "my_model.py")
     script = f'set -e\nheedful() {{ "{sys.executable}" -m heedful "$@"; }}\n{commands()}'
     surroundings = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "PATH": "/usr/bin:/bin"}
     done = subprocess.run(
