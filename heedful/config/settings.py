@@ -163,7 +163,7 @@ class TrainConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     micro_batches: Positive = 1  # parts of a batch; a multiple of the number of processes
     warmup_steps: Positive = 4000
     learning_rate_factor: Annotated[float, Meta(gt=0.0, le=1e6)] = 1.0
-    cooldown_steps: Count = 0  # the last so many steps take the rate down; 0: none
+    cooldown_steps: Count = 0  # the last steps, which take the rate down; 0: none
     label_smoothing: Fraction = 0.1
     r_drop: Annotated[float, Meta(ge=0.0, le=1e6)] = 0.0  # α of R-Drop: each pair stands twice in a batch; 0: none
     weight_decay: Annotated[float, Meta(ge=0.0, le=1e3)] = 0.0  # of the matrices, times the rate, a step; 0: none
@@ -201,7 +201,7 @@ class DecodeConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
     beam_size: Positive = 4
     alpha: Annotated[float, Meta(ge=0.0, le=100.0)] = 0.6
-    max_extra: Count = 50  # the output may be longer than the input by so many tokens
+    max_extra: Count = 50  # how many tokens longer than the input the output may be
 
 
 class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -458,7 +458,7 @@ def to_toml(config: Config) -> str:
 
 
 def all_settings(config: Config) -> str:
-    """The same to be read by people: sizes that follow from others stand there too, behind a #."""
+    """The configuration as people read it: sizes that follow from others are there too, as comments."""
     layer = to_layer(config)
     model = layer_to_toml({"model": layer["model"]})
     sizes = to_layer(msgspec.structs.replace(config, model=config.model.spelled_out))["model"]

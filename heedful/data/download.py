@@ -90,7 +90,7 @@ def _continue(url: str, part: Path, say: Say) -> None:
         if answer.status != 206 or not begun:
             _remember_name(url, part, answer)
         elif _first(answer.headers.get("Content-Range")) == begun:
-            say(f"  going on behind {begun / 1e6:,.1f} MB")
+            say(f"  going on after {begun / 1e6:,.1f} MB")
         else:
             _forget(part)
             return _continue(url, part, say)

@@ -89,7 +89,7 @@ def _check_mirror(mirror: str) -> None:
     except ValueError:
         is_url = None
     if not is_url:
-        raise ConfigError(f"--mirror {mirror!r} is no URL; give one such as https://host/folder")
+        raise ConfigError(f"--mirror {mirror!r} is not a URL; give one such as https://host/folder")
 
 
 def _text_names(wanted: DataSet) -> list[str]:

@@ -61,7 +61,7 @@ def _make_folder(run: Path) -> list[Path]:
         foreign = run.is_dir() and any(run.iterdir()) and not _is_ours(run)
         run.mkdir(parents=True, exist_ok=True)
     if foreign:
-        raise CheckpointError(f"{run}: is not empty and no run of ours; take another folder")
+        raise CheckpointError(f"{run}: is not empty and is not a heedful run; take another folder")
     return missing
 
 

@@ -147,7 +147,7 @@ class Tokenizer:
             ids: list[list[int]] = self._processor.encode(list(map(normalise, texts)), num_threads=threads)
         except (TypeError, UnicodeEncodeError) as error:
             lone = next(character for character in "".join(texts) if "\ud800" <= character <= "\udfff")
-            raise DataError(f"the text holds a lone surrogate (U+{ord(lone):04X}), which is no character") from error
+            raise DataError(f"the text holds a lone surrogate (U+{ord(lone):04X}), which is not a character") from error
         return ids
 
     def decode(self, ids: Iterable[int]) -> str:

@@ -473,7 +473,7 @@ def test_a_download_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 def test_a_mirror_that_is_no_url_is_named(mirror: str, tmp_path: Path) -> None:
     done = call("fetch", "multi30k", "-o", tmp_path / "new", "--mirror", mirror)
     assert isinstance(done.exception, ConfigError)
-    assert f"--mirror {mirror!r} is no URL" in str(done.exception)
+    assert f"--mirror {mirror!r} is not a URL" in str(done.exception)
     assert not (tmp_path / "new").exists()
 
 

@@ -144,7 +144,7 @@ def test_a_start_that_comes_while_a_folder_goes_keeps_it(tmp_path: Path, monkeyp
 @pytest.mark.parametrize("name", ["thesis.txt", "config.toml"])
 def test_a_folder_with_other_things_in_it_is_not_taken(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("mine")
-    with pytest.raises(CheckpointError, match="no run of ours"), locked(tmp_path):
+    with pytest.raises(CheckpointError, match="is not a heedful run"), locked(tmp_path):
         pass
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [(name, "mine")]
 
