@@ -20,7 +20,7 @@ from heedful.config.settings import Config
 from heedful.errors import counted
 from heedful.train.loop import CheckpointRecord, EndRecord, PaceRecord, Record, Scores, StepRecord, ValidationRecord
 
-PLAIN_STEPS, QUIET_SECONDS = 100, 10.0  # a line after so many steps, or as soon as so much time has passed
+PLAIN_STEPS, QUIET_SECONDS = 100, 10.0  # a line after this many steps, or after this time
 ENDINGS = {
     "steps": "trained {steps}",
     "patience": "stopped at step {step:,}: the validation loss no longer falls; a larger train.patience, or 0, goes on",

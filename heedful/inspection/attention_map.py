@@ -65,7 +65,7 @@ class Residual:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """All that is kept of one forced pass: attention by kind and layer, residuals under their place in the model."""
+    """What one forced pass leaves: attention by kind and layer, residuals by their place in the model."""
 
     log_probs_TV: Tensor
     recorders: Mapping[str, list[Recorder]]
@@ -83,11 +83,11 @@ class AttentionMap:
     reading: Reading
 
     def rows(self, kind: Kind) -> Tokens:
-        """Those that look."""
+        """The words that look: those of the rows."""
         return self.source if kind == "encoder" else self.target
 
     def columns(self, kind: Kind) -> Tokens:
-        """Those that are looked at."""
+        """The words that are looked at: those of the columns."""
         return self.target_in if kind == "decoder" else self.source
 
     def words(self, kind: Kind) -> Tensor:
@@ -171,7 +171,7 @@ def tokens_of(tokenizer: Tokenizer, ids: Sequence[int], language: str) -> Tokens
 
 
 def shifted(target: Tokens) -> Tokens:
-    """What the decoder reads: the target moved one place to the right, behind `<s>`."""
+    """What the decoder reads: the target moved one place to the right, after `<s>`."""
     owners = (0, *(owner + 1 for owner in target.word_of_piece[:-1]))
     words = (START, *target.words[: owners[-1]])
     return Tokens((target.ids[-1], *target.ids[:-1]), (START, *target.pieces[:-1]), words, owners)

@@ -80,7 +80,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """All findings, and what else seems wrong."""
+    """The findings, and cautions about settings and data."""
 
     sentences: str  # where they come from
     findings: tuple[Finding, ...]
@@ -184,11 +184,11 @@ class Decoding:
     together: bool = True
 
     def score(self, pairs: Sequence[Pair]) -> list[list[float]]:
-        """By the engine's own forced scores."""
+        """Score the targets with the engine's own forced pass."""
         return list(self.engine.score(pairs))
 
     def greedy(self, sources: Sequence[Sequence[int]], limits: Sequence[int]) -> list[list[int]]:
-        """With the engine's own limit, cut to ours."""
+        """Translate up to the engine's own limit, and cut the results to ours."""
         found = self.translate([Request(source) for source in sources], limits, token_scores=False)
         return [list(best.ids[:limit]) for best, limit in zip(found, limits, strict=True)]
 
@@ -214,7 +214,7 @@ class TrainingGraph(Decoding):
     """What training computes; greedy search by doing all of it anew for each token."""
 
     def greedy(self, sources: Sequence[Sequence[int]], limits: Sequence[int]) -> list[list[int]]:
-        """From the start for each token."""
+        """Compute the whole output again for each token."""
         return [self._greedy(source, limit) for source, limit in zip(sources, limits, strict=True)]
 
     def _greedy(self, source: Sequence[int], limit: int) -> list[int]:
@@ -251,7 +251,7 @@ class Marian:
 
     @torch.no_grad()
     def greedy(self, sources: Sequence[Sequence[int]], limits: Sequence[int]) -> list[list[int]]:
-        """By generate, one sentence at a time."""
+        """Call generate for one sentence at a time."""
         return [self._greedy(source, limit) for source, limit in zip(sources, limits, strict=True)]
 
     def _greedy(self, source: Sequence[int], limit: int) -> list[int]:

@@ -281,7 +281,7 @@ def _system_fonts() -> Sequence[tuple[str, str]]:
 
     known = {font.fname for font in font_manager.fontManager.ttflist}
     for path in sorted(set(font_manager.findSystemFonts()) - known):
-        with suppress(RuntimeError, OSError, ValueError):  # a file that is no font for it
+        with suppress(RuntimeError, OSError, ValueError):  # a file that matplotlib cannot read as a font
             font_manager.fontManager.addfont(path)
 
     def rank(font: Any) -> tuple[int, bool, str]:

@@ -23,7 +23,7 @@ from heedful.model.transformer import Transformer
 from heedful.translate.translation import Translator
 
 SENTENCES = 120  # of the validation set: enough to tell roles apart, and seconds
-CERTAIN = 1 / 3  # a head that looks there in so many cases has the role; the share is shown with it
+CERTAIN = 1 / 3  # a head that looks there in at least this share of cases has the role
 FEWEST = 20  # cases of grammar, or a share says nothing
 SPREAD = 0.6  # of the largest possible entropy
 POSITIONS = ("itself", "previous", "next", "start", "end")

@@ -92,7 +92,7 @@ def trace(
 
 
 def prepare(translator: Translator) -> None:
-    """Do what the first trace of a model would be slow with."""
+    """Find the roles of the heads now, which would make the first trace of a model slow."""
     known_roles(translator)
 
 
@@ -129,7 +129,7 @@ def _checked(translator: Translator, text: str) -> list[int]:
 
 
 def _checked_target(translator: Translator, target: str) -> list[int]:
-    """The ids of a given translation, which is no longer than the model's own may become: maps grow with its square."""
+    """The ids of a given translation. It may be as long as the model's own at most, as maps grow with the square."""
     ids, data, decode = translator.tokenizer.encode(one_line(target)), translator.config.data, translator.config.decode
     if len(ids) > data.max_length + decode.max_extra:
         raise DataError(
@@ -255,7 +255,7 @@ def _number(value: float) -> float | None:
 
 
 def _layers(found: AttentionMap, asked: Sequence[int] | None) -> list[int]:
-    """Those that are asked for; else all, or of a long sentence the last of the encoder and that of the decoder."""
+    """The layers asked for. By default all, or for a long sentence the last of the encoder and of the decoder."""
     last = {weights.size(0) - 1 for weights in found.weights_LHTS.values()}
     num_layers = max(last) + 1
     if asked is not None:

@@ -21,7 +21,7 @@ from heedful.score.scores import NUM_RESAMPLES, Chrf, References, bleu_metric
 SEED = 12345  # sacreBLEU's
 BLEU, CHRF = "BLEU", "chrF2"
 _COLUMNS = {BLEU: 10, CHRF: 18}
-_ALIKE = {BLEU: 1, CHRF: 3}  # a number is like the one so many columns before it
+_LIKE_COLUMNS = {BLEU: 1, CHRF: 3}  # how many columns before a number the one that it resembles stands
 
 MetricCounts = npt.NDArray[np.int64]
 
@@ -37,7 +37,7 @@ def packed_counts(hypotheses: Sequence[str], references: References, *, tokenize
     """The counts of each metric for each sentence as short text: 32-bit integers, xz, base64."""
     metrics = {BLEU: bleu_metric(tokenizer), CHRF: Chrf()}
     counts = {name: metric._extract_corpus_statistics(hypotheses, references) for name, metric in metrics.items()}
-    return {name: _pack(np.array(table), distance=4 * _ALIKE[name]) for name, table in counts.items()}
+    return {name: _pack(np.array(table), distance=4 * _LIKE_COLUMNS[name]) for name, table in counts.items()}
 
 
 def _pack(counts_NC: MetricCounts, *, distance: int) -> str:

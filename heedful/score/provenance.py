@@ -27,7 +27,7 @@ class Machine(Struct, frozen=True, kw_only=True):
     python: str
 
     def describe(self) -> str:
-        """In one line."""
+        """The machine in one line."""
         several = f"{self.num_gpus} × " if self.num_gpus > 1 else ""
         where = f"{several}{self.gpu}" if self.gpu else f"{self.processor}, {counted(self.cores, 'core')}"
         return f"{where}, torch {self.torch}"

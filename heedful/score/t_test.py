@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 from msgspec import Struct
 
-MIN_SEEDS = 3  # with fewer there is no p: two runs say next to nothing of how far runs lie apart
+MIN_SEEDS = 3  # fewer give no p: two runs say next to nothing about the spread between runs
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(100)  # on [-1, 1]
 
 

@@ -155,7 +155,7 @@ def _time(plan: Plan, vocab_size: int, nproc: int) -> str:
 
 
 def _vocab_size(plan: Plan) -> int:
-    """That of the run's tokenizer; of one that is still to be learned, the size it shall have."""
+    """The size of the run's tokenizer, or the configured size if it is still to be learned."""
     from heedful.data.run_folder import TOKENIZER
     from heedful.data.tokenizer import Tokenizer
 

@@ -201,7 +201,7 @@ def write_translations(
     with output_file(output) as out, output_file(alignments) if alignments else nullcontext() as links:
         for number, translation in enumerate(translations):
             out.writelines([f"{line}\n" for line in _formatted(form, number, translation, details)])
-            if output in (None, STDOUT):  # who reads it may be waiting for this line
+            if output in (None, STDOUT):  # a reader may be waiting for this line
                 out.flush()
             if links is not None and details is not None:
                 links.write(f"{details.alignment(translation)}\n")
@@ -235,7 +235,7 @@ def search_options(
 def _translations(
     translator: Translator, file: Path, options: SearchOptions, prefixes: Iterator[str] | None, split: bool
 ) -> Iterator[Translation]:
-    """From stdin what has come is translated at once. (Samples depend on a line's number, so they need one stream.)"""
+    """Translate what stdin has brought at once. Samples depend on a line's number, so they are one sequence."""
     from heedful.data.stdio import STDIN, bursts, input_lines
 
     if file != STDIN or prefixes is not None or options.sampling is not None:
