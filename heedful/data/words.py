@@ -24,6 +24,14 @@ def word_of_piece(pieces: Sequence[str]) -> list[int]:
     return words
 
 
+def pieces_of_words(pieces: Sequence[str]) -> list[list[int]]:
+    """The places of each word's pieces."""
+    groups: list[list[int]] = [[] for _ in range(num_words(pieces))]
+    for place, word in enumerate(word_of_piece(pieces)):
+        groups[word].append(place)
+    return groups
+
+
 def num_words(pieces: Sequence[str]) -> int:
     """The number of words in these pieces."""
     return max(word_of_piece(pieces), default=-1) + 1

@@ -35,7 +35,7 @@ from heedful.data.atomic import write_file
 from heedful.data.grammar.corpus import LANGUAGES, Example, held_out_examples
 from heedful.data.languages import has_spaces
 from heedful.data.tokenizer import SPACE, Tokenizer
-from heedful.data.words import apart, num_words, word_of_piece, words_of
+from heedful.data.words import apart, num_words, pieces_of_words, words_of
 from heedful.errors import ConfigError, DataError
 from heedful.model.checkpoint import load_model
 from heedful.model.device import choose_device
@@ -173,9 +173,7 @@ def _is_mark(piece: str) -> bool:
 
 def _spoken(pieces: Sequence[str]) -> list[list[int]]:
     """The pieces of each word, without its punctuation marks, unless it is nothing else."""
-    groups: list[list[int]] = [[] for _ in range(num_words(pieces))]
-    for place, word in enumerate(word_of_piece(pieces)):
-        groups[word].append(place)
+    groups = pieces_of_words(pieces)
     return [[place for place in group if not _is_mark(pieces[place])] or group for group in groups]
 
 

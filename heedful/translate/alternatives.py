@@ -15,7 +15,7 @@ from itertools import compress
 import msgspec
 
 from heedful.data.tokenizer import Tokenizer
-from heedful.data.words import apart, could_begin, num_words, word_of_piece
+from heedful.data.words import apart, could_begin, num_words, pieces_of_words, word_of_piece
 from heedful.errors import ConfigError, DataError, counted
 from heedful.translate.engine import Request, SearchOptions
 from heedful.translate.search import Hypothesis
@@ -47,13 +47,9 @@ def word_confidences(hypothesis: TextHypothesis) -> list[Word]:
 def _words(part: Hypothesis, tokenizer: Tokenizer, language: str) -> list[Word]:
     if not part.token_log_probs:
         return []
-    pieces = apart(tokenizer.pieces(part.ids), language)
-    places: list[list[int]] = [[] for _ in range(num_words(pieces))]
-    for place, word in enumerate(word_of_piece(pieces)):
-        places[word].append(place)
     return [
         Word(tokenizer.decode([part.ids[p] for p in group]), math.exp(sum(part.token_log_probs[p] for p in group)))
-        for group in places
+        for group in pieces_of_words(apart(tokenizer.pieces(part.ids), language))
     ]
 
 

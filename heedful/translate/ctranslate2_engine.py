@@ -120,7 +120,18 @@ class CTranslate2Engine(Engine):
             )
 
     def _search(self, requests: Sequence[Request], limit: int, options: SearchOptions) -> list[Any]:
-        """Results to come, one for each request."""
+        """Results to come, one for each request; a prefix changes how its own request is searched, not the others."""
+        results: dict[int, Any] = {}
+        for has_prefix in (False, True):
+            some = [number for number, request in enumerate(requests) if bool(request.prefix_ids) is has_prefix]
+            patience = 1.0 if has_prefix or options.beam_size == 1 else PATIENCE  # scores leave prefixes out
+            found = self._search_with([requests[number] for number in some], limit, options, patience)
+            results |= zip(some, found, strict=True)
+        return [results[number] for number in range(len(requests))]
+
+    def _search_with(
+        self, requests: Sequence[Request], limit: int, options: SearchOptions, patience: float
+    ) -> list[Any]:
         prefixes = [self._tokens(request.prefix_ids) for request in requests]
         results: list[Any] = self.translator.translate_batch(
             [self._tokens(request.source_ids) for request in requests],
@@ -128,7 +139,7 @@ class CTranslate2Engine(Engine):
             asynchronous=True,
             beam_size=options.beam_size,
             num_hypotheses=options.beam_size,
-            patience=1 if any(prefixes) or options.beam_size == 1 else PATIENCE,  # it leaves prefixes out of its scores
+            patience=patience,
             length_penalty=LIKE_OURS * options.alpha,
             max_decoding_length=limit,
             min_decoding_length=0,

@@ -218,12 +218,6 @@ class Translator:
         `msgspec.structs.replace(translator.options, n_best=4)` changes one of the model's own options; a new
         `SearchOptions` starts from the paper's values.
         """
-        if isinstance(texts, str):
-            raise TypeError("translate takes a list of texts; put the text in brackets: translate([text])")
-        texts = list(texts)
-        for number, text in enumerate(texts, 1):
-            if not isinstance(text, str):
-                raise TypeError(f"translate takes a list of texts; text {number} is {text!r}, no string")
         return list(self.translate_lines(texts, options=options, prefixes=prefixes, split=split))
 
     def translate_lines(
@@ -370,7 +364,7 @@ def _with_prefixes(lines: Iterable[str], prefixes: Iterable[str] | None) -> Iter
             raise DataError(_uneven(number, *(("line", "prefixes") if pair[0] is _NONE else ("prefix", "lines"))))
         for text in pair:
             if not isinstance(text, str):
-                raise TypeError(f"lines and prefixes are texts; {text!r} is no string")
+                raise TypeError(f"lines and prefixes are texts; in line {number + 1}, {text!r} is no string")
         yield pair
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import msgspec
@@ -130,6 +131,25 @@ def test_results_do_not_depend_on_the_batch(pair: Pair) -> None:
     for request, expected in zip(pair.requests, together, strict=True):
         (alone,) = pair.theirs.translate([request], SearchOptions(beam_size=3))
         assert [one.ids for one in alone] == [one.ids for one in expected]
+
+
+def test_a_prefix_changes_how_no_other_sentence_is_searched(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    patience: dict[tuple[str, ...], float] = {}
+    real = pair.theirs.translator
+
+    def watched(sources: list[list[str]], **options: Any) -> Any:
+        patience.update((tuple(source), options["patience"]) for source in sources)
+        return real.translate_batch(sources, **options)
+
+    monkeypatch.setattr(
+        pair.theirs, "translator", SimpleNamespace(translate_batch=watched, score_batch=real.score_batch)
+    )
+    options = SearchOptions(beam_size=3)
+    (expected, _) = pair.theirs.translate([Request([5, 6]), Request([7, 8])], options)
+    first, second = alone = dict(patience)
+    (found, _) = pair.theirs.translate([Request([5, 6]), Request([7, 8], [9])], options)
+    assert found == expected
+    assert patience[first] == alone[first] > patience[second]
 
 
 def test_requests_stream_through(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:

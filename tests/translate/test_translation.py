@@ -350,9 +350,9 @@ def test_lines_stream_through(echo: Translator) -> None:
 
 
 def test_a_bare_string_is_not_a_list_of_texts(echo: Translator) -> None:
-    with pytest.raises(TypeError, match="text 2 is None, no string"):
+    with pytest.raises(TypeError, match="in line 2, None is no string"):
         echo.translate(["the cat", None])  # type: ignore[list-item]
-    with pytest.raises(TypeError, match="list of texts"):
+    with pytest.raises(TypeError, match="several texts"):
         echo.translate("cat")
 
 
