@@ -533,7 +533,7 @@ encoding._CHUNK_PAIRS, encoding._FEW_CHUNKS = 7, 2
 signal.signal(signal.SIGINT, signal.default_int_handler)  # who starts the tests in the background ignores it
 folder, forever = Path(sys.argv[1]), sys.argv[2:] == ["forever"]
 if forever:
-    shards.read_pairs = lambda *files: itertools.cycle(list(corpus.read_pairs(*files)))
+    shards.read_pairs = lambda *files: itertools.cycle(list(text_files.read_pairs(*files)))
 try:
     made = shards.prepare(folder / "data" / "train", [folder / "a.en"], [folder / "a.de"],
         encoding.Encoding(Tokenizer.load(folder / "tokenizer.model"), 100), processes=2,
