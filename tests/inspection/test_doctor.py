@@ -29,6 +29,12 @@ def no_transformers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "missing", lambda names: names if names == ["transformers"] else missing(names))
 
 
+@pytest.fixture(autouse=True)
+def few_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four show what sixteen show; the command's own test has all of them."""
+    monkeypatch.setattr(doctor, "SENTENCES", 4)
+
+
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return small_model(tmp_path_factory.mktemp("doctor") / "model", seed=1, data={"source_language": "xx"})
