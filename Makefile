@@ -4,7 +4,7 @@ PAIR ?= en-de
 SEED ?= 1
 BIN := .venv/bin
 
-.PHONY: demo demos test walk check format install tables wheel clean
+.PHONY: demo demos test quick walk check format install tables wheel clean
 
 demo: .venv/ready  ## train on the built-in corpus, score, translate: minutes on two cores
 	@$(BIN)/heedful demo --pair $(PAIR) --seed $(SEED)
@@ -14,6 +14,9 @@ demos: .venv/ready-dev  ## train twelve demos (four pairs, three seeds) and coun
 
 test: .venv/ready-dev  ## the whole test suite
 	$(BIN)/python -m pytest
+
+quick: .venv/ready-dev  ## the tests that take moments, from every package
+	$(BIN)/python -m pytest -m "not slow"
 
 walk: .venv/ready-dev  ## which files a sentence passes: text file → gradient, and stdin → stdout
 	$(BIN)/python -m benchmarks.walk

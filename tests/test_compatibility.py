@@ -51,6 +51,7 @@ def test_a_model_of_then_translates_as_it_did_then() -> None:
     assert_close(scores, EXPECTED["scores"], rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_a_half_finished_run_of_then_comes_to_the_same_weights(tmp_path: Path) -> None:
     for name in ("half", "text"):
         shutil.copytree(FIXTURE / name, tmp_path / name)

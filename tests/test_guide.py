@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from shutil import copy
 
+import pytest
+
 from heedful.data.grammar.corpus_files import write_corpus
 from tests import ROOT
 
@@ -40,6 +42,7 @@ def write_texts(folder: Path) -> None:
             (folder / f"{ours}.{language}").rename(folder / f"{theirs}.{language}")
 
 
+@pytest.mark.slow
 def test_the_commands_of_the_guide_run_one_after_another(tmp_path: Path) -> None:
     write_texts(tmp_path)
     copy(ROOT / "tests" / "toy_family.py", tmp_path / "my_model.py")

@@ -41,6 +41,7 @@ def test_every_row_of_a_table_has_the_cells_of_its_head(name: str) -> None:
         assert [row for row in rows if cells(row) != cells(head)] == []
 
 
+@pytest.mark.slow
 def test_the_python_examples_run(tmp_path: Path) -> None:
     from heedful.data.grammar.corpus_files import write_corpus
 
@@ -237,10 +238,11 @@ def test_every_make_target_that_a_page_names_exists() -> None:
     pages = {name: (ROOT / name).read_text(encoding="utf-8") for name in [*READMES, "CONTRIBUTING.md", *DOCS]}
     named = {name: set(re.findall(r"(?:^|`)make (\w+)", text, flags=re.MULTILINE)) for name, text in pages.items()}
     assert all(named[name] >= {"demo", "test"} for name in READMES)
-    assert named["CONTRIBUTING.md"] >= {"test", "walk"}
+    assert named["CONTRIBUTING.md"] >= {"test", "quick", "walk"}
     assert set().union(*named.values()) <= set(re.findall(r"^(\w+):", makefile, flags=re.MULTILINE))
 
 
+@pytest.mark.slow
 def test_without_a_browser_the_tests_say_that_the_page_was_not_tested() -> None:
     surroundings = {"PYTHONPATH": str(ROOT), "PATH": "/nowhere"}
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "tests/serve/test_page.py"]

@@ -173,6 +173,7 @@ def test_a_full_disk_behind_stdout_is_one_line() -> None:
     assert "No space left on device" in one_line(Result(done.returncode, "", done.stderr))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("closed", "code"), [("<&-", 0), (">&-", 2), ("2>&-", 0), ("<&- >&- 2>&-", 2)])
 def test_a_stream_may_be_closed(model: Path, closed: str, code: int) -> None:
     command = f"{sys.executable} -m heedful translate -m {model} {closed}"
@@ -276,6 +277,7 @@ def test_a_run_that_is_not_finished_says_so(heedful: Run, model: Path, tmp_path:
     assert heedful("translate", "-m", model, stdin=b"the\n").err == ""
 
 
+@pytest.mark.slow
 def test_an_answer_comes_before_the_next_line(model: Path) -> None:
     command = [sys.executable, "-m", "heedful", "translate", "-m", str(model), "--greedy"]
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
@@ -289,6 +291,7 @@ def test_an_answer_comes_before_the_next_line(model: Path) -> None:
         assert process.wait(LONG) == 0
 
 
+@pytest.mark.slow
 def test_a_reader_that_leaves_ends_us_quietly(model: Path, tmp_path: Path) -> None:
     (tmp_path / "in.txt").write_text("the cat\n" * 3000)
     command = f"{sys.executable} -m heedful translate -m {model} --greedy {tmp_path}/in.txt | head -n 1"
@@ -297,6 +300,7 @@ def test_a_reader_that_leaves_ends_us_quietly(model: Path, tmp_path: Path) -> No
     assert done.stderr == ""
 
 
+@pytest.mark.slow
 def test_a_reader_that_leaves_while_we_wait_for_a_line_ends_us_quietly(model: Path) -> None:
     command = [sys.executable, "-m", "heedful", "translate", "-m", str(model), "--greedy"]
     pipe = subprocess.PIPE
@@ -511,6 +515,7 @@ def test_info_counts_learned_positions_apart_from_the_vocabulary(heedful: Run) -
     assert "positions" not in heedful("info").out
 
 
+@pytest.mark.slow
 def test_output_in_an_old_code_page_lacks_letters_and_no_lines(model: Path) -> None:
     command = [sys.executable, "-m", "heedful", "info", str(model)]
     plain, narrow = (
@@ -641,6 +646,7 @@ def test_corpus_writes_aligned_files(heedful: Run, tmp_path: Path) -> None:
     assert (tmp_path / "train.ko").read_text().count("\n") == (tmp_path / "train.en").read_text().count("\n") == 50
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["corpus", "export"])
 def test_a_disk_that_is_full_is_one_line_and_leaves_nothing_behind(model: Path, tmp_path: Path, command: str) -> None:
     """No file may grow beyond 4 KiB."""

@@ -173,6 +173,7 @@ def test_the_command_is_one_line(zigzag: Path, tmp_path: Path) -> None:
         assert "model.positions = zigzag cannot be exported" in str(done.exception)
 
 
+@pytest.mark.slow
 def test_the_doctor_does_not_judge_what_is_refused(zigzag: Path) -> None:
     pytest.importorskip("ctranslate2")
     diagnosis = examine(zigzag)

@@ -408,6 +408,7 @@ def test_every_line_is_written_as_people_write(language: str, trees: list[Senten
         assert line == unicodedata.normalize("NFC", line.strip())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("source", "target"), PAIRS)
 def test_a_source_text_has_one_target(source: str, target: str, trees: list[Sentence]) -> None:
     targets: dict[str, str] = {}
@@ -579,6 +580,7 @@ def test_every_word_is_aligned_but_function_words_that_the_other_language_lacks(
 # The corpus
 
 
+@pytest.mark.slow
 def test_a_seed_always_gives_the_same_corpus_whatever_the_hash_seed() -> None:
     code = (
         "import hashlib; from heedful.data.grammar.corpus import *;"
@@ -652,6 +654,7 @@ def test_held_out_trees_have_a_combination_that_training_trees_have_not(trees: l
     assert not any(map(is_held_out, training))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_every_word_form_of_the_held_out_sentences_is_in_training(language: str) -> None:
     """Not only every word: a model that never saw 부엌으로 or langweiliges could not be blamed for it."""
@@ -739,6 +742,7 @@ def test_a_negative_number_of_pairs_is_refused() -> None:
         built_in_corpus("en", "de", train_pairs=-1)
 
 
+@pytest.mark.slow
 def test_files_hold_the_corpus(tmp_path: Path) -> None:
     write_corpus(tmp_path / "new", "ko", "de", train_pairs=200)
     corpus = built_in_corpus("ko", "de", train_pairs=200)
@@ -763,6 +767,7 @@ def test_pairs_that_are_not_into_german_have_no_pronoun_file(tmp_path: Path) -> 
     assert not (tmp_path / "pronouns.tsv").exists()
 
 
+@pytest.mark.slow
 def test_writing_again_replaces_the_files(tmp_path: Path) -> None:
     write_corpus(tmp_path, "en", "de", train_pairs=30)
     write_corpus(tmp_path, "en", "de", train_pairs=20)

@@ -178,6 +178,7 @@ def test_what_comes_by_stdin_is_refused_by_its_content(
     assert "<stdin> is a subtitle file (SubRip), not plain text" in one_line(result)
 
 
+@pytest.mark.slow
 def test_a_file_that_a_shell_puts_on_stdin_is_refused_and_leaves_the_output(model: Path, tmp_path: Path) -> None:
     out, file = tmp_path / "out.txt", tmp_path / "talk.srt"
     out.write_text("precious")
@@ -192,6 +193,7 @@ def test_a_file_that_a_shell_puts_on_stdin_is_refused_and_leaves_the_output(mode
     assert [path for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
 
+@pytest.mark.slow
 def test_a_pipe_loses_nothing_to_the_look_at_its_beginning(model: Path, tmp_path: Path) -> None:
     pipe, out = tmp_path / "lines.txt", tmp_path / "out"
     os.mkfifo(pipe)

@@ -422,6 +422,7 @@ def test_an_interruption_leaves_what_was_there(text: Text) -> None:
     assert open_shards(text.directory).counts == before
 
 
+@pytest.mark.slow
 def test_what_a_killed_process_left_is_cleared_away(text: Text) -> None:
     with subprocess.Popen([sys.executable, "-c", ""]) as dead:
         dead.wait()

@@ -158,6 +158,7 @@ def test_ids_are_where_the_model_expects_them() -> None:
     assert (Tokenizer.eos_id, Tokenizer.unk_id, TOKENIZER.vocab_size) == (0, 1, 400)
 
 
+@pytest.mark.slow
 def test_learning_is_the_same_in_every_process() -> None:
     lines = [*LINES, "a" * 30 + " ..... ----- ababab"]
     code = f"from heedful.data.tokenizer import Tokenizer; print(Tokenizer.learn({lines}, 400, seed=1).fingerprint)"

@@ -26,6 +26,7 @@ DTYPE = torch.float64 if DEVICE.type == "cpu" else torch.float32
 CAPACITY = 8
 
 
+@pytest.mark.slow
 @without_kernels
 def test_the_kernels_hold_in_the_interpreter() -> None:
     assert_holds_in_the_interpreter(__file__)

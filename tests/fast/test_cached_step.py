@@ -23,6 +23,7 @@ DONE = len(LENGTHS)  # the last slot is done
 HEAD = D_K + D_V
 
 
+@pytest.mark.slow
 @without_kernels
 def test_the_kernels_hold_in_the_interpreter() -> None:
     assert_holds_in_the_interpreter(__file__)

@@ -42,6 +42,7 @@ BEAM = SearchOptions(beam_size=3, max_extra=3, n_best=2)
 GREEDY = SearchOptions(beam_size=1, max_extra=3)
 
 
+@pytest.mark.slow
 @without_kernels
 def test_the_searches_hold_in_the_interpreter() -> None:
     assert_holds_in_the_interpreter(__file__)

@@ -45,6 +45,7 @@ DTYPES = [torch.float32, torch.float64] if DEVICE.type == "cpu" else [torch.floa
 dtypes = pytest.mark.parametrize("dtype", DTYPES, ids=str)
 
 
+@pytest.mark.slow
 @without_kernels
 def test_the_kernels_agree_with_their_twins_in_the_interpreter() -> None:
     assert_holds_in_the_interpreter(__file__)

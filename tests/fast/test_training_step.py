@@ -42,6 +42,7 @@ Positions: TypeAlias = Literal["sinusoidal", "learned"]
 SHAPE = StaticShape(rows=128, sentences=8, longest=80)
 
 
+@pytest.mark.slow
 @without_kernels
 def test_a_step_holds_in_the_interpreter() -> None:
     assert_holds_in_the_interpreter(__file__)

@@ -161,6 +161,7 @@ def test_grammar_roles_are_scored_on_the_links(translator: Translator, found: At
     assert 0 < CERTAIN < 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["cross", "decoder"])
 def test_the_pronoun_report_measures_a_head_that_was_chosen_before(kind: Kind) -> None:
     report = pronoun_report(small_translator("en", "de"), kind, num_sentences=40)

@@ -162,6 +162,7 @@ def test_files_of_different_lengths_are_refused_with_both_counts(model: Path, tm
         examine(model, source=tmp_path / "a.xx", target=tmp_path / "a.de")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("broken", "code"), [(False, 0), (True, 1)])
 def test_the_exit_code_says_whether_all_agree(model: Path, broken: bool, code: int) -> None:
     change = "d.ROUGH = -1.0; " if broken else ""

@@ -310,6 +310,7 @@ def test_views_of_one_tensor_are_saved_apart(tmp_path: Path) -> None:
     assert load_tensors(folder / "model.safetensors")["b"].tolist() == [3.0, 4.0, 5.0]
 
 
+@pytest.mark.slow
 def test_a_model_is_loaded_without_the_compiler_whose_import_takes_a_second(
     tmp_path: Path, tokenizer: Tokenizer
 ) -> None:

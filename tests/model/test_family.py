@@ -71,6 +71,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_run_that_is_killed_and_resumed_comes_to_the_same_weights(run: Path, tmp_path: Path) -> None:
     killed, began = tmp_path / "run", time.monotonic()
     with subprocess.Popen(training(killed), env=ENVIRONMENT, stderr=subprocess.DEVNULL) as process:
@@ -82,6 +83,7 @@ def test_a_run_that_is_killed_and_resumed_comes_to_the_same_weights(run: Path, t
     assert len(digests) == 1
 
 
+@pytest.mark.slow
 def test_it_translates_with_a_beam_and_is_scored_and_has_a_card(run: Path, tmp_path: Path) -> None:
     out = heedful_says("translate", "-m", run, "-b", 4, *FAMILY, stdin=LINES)
     assert out.count("\n") == 2
@@ -94,6 +96,7 @@ def test_it_translates_with_a_beam_and_is_scored_and_has_a_card(run: Path, tmp_p
     assert re.search(r"parameters +", heedful_says("info", run, *FAMILY))
 
 
+@pytest.mark.slow
 def test_it_is_served(run: Path) -> None:
     words = command("serve", "-m", run, "--port", 0, "--device", "cpu", *FAMILY)
     with subprocess.Popen(words, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True) as process:
@@ -108,6 +111,7 @@ def test_it_is_served(run: Path) -> None:
             process.kill()
 
 
+@pytest.mark.slow
 def test_from_python_the_class_is_an_argument(run: Path) -> None:
     with pytest.raises(ConfigError, match=r"config.toml, line \d+: model.family = 'bag' is unknown"):
         heedful.Translator.load(run, device="cpu")
@@ -116,6 +120,7 @@ def test_from_python_the_class_is_an_argument(run: Path) -> None:
     assert len(translator.translate(LINES.splitlines())) == 2
 
 
+@pytest.mark.slow
 def test_what_it_cannot_do_is_refused_by_name(run: Path, tmp_path: Path) -> None:
     register(Bag)
     with pytest.raises(HeedfulError, match=r"words cannot be aligned by model.family = 'bag'"):
@@ -132,6 +137,7 @@ def test_what_it_cannot_do_is_refused_by_name(run: Path, tmp_path: Path) -> None
         bag().scale_by_depth()
 
 
+@pytest.mark.slow
 def test_a_models_folder_never_causes_an_import(run: Path, tmp_path: Path) -> None:
     told = (run / "model" / "config.toml").read_text(encoding="utf-8")
     for value in ("tests.toy_family:Bag", "os"):

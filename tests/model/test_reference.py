@@ -32,6 +32,8 @@ from heedful.translate.export.marian import (
 )
 from tests.small_models import TEXT, small_model
 
+pytestmark = pytest.mark.slow
+
 CONFIG = ModelConfig(d_model=32, d_ff=48, num_layers=2, num_decoder_layers=3, num_heads=4, dropout=0.0)
 VOCAB_SIZE = 41
 SOURCE_LENGTHS = np.array([7, 1, 12, 3])

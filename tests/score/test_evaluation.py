@@ -161,6 +161,7 @@ def test_several_references_lend_their_words_and_the_nearest_length() -> None:
     assert "nrefs:2" in two.signature
 
 
+@pytest.mark.slow
 def test_the_figures_are_those_of_the_sacrebleu_command(tmp_path: Path) -> None:
     (tmp_path / "hyp.de").write_text("\n".join(TRANSLATED) + "\n", encoding="utf-8")
     (tmp_path / "ref.de").write_text("\n".join(GERMAN) + "\n", encoding="utf-8")
@@ -584,6 +585,7 @@ def test_lines_may_come_from_anything_that_gives_them() -> None:
     assert evaluate(np.array(lines), np.array([lines]), language="de") == expected
 
 
+@pytest.mark.slow
 def test_files_are_scored_without_torch() -> None:
     code = "import sys, heedful.score.evaluation; sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)

@@ -61,6 +61,7 @@ def test_scores_that_do_not_spread_are_equal_or_not() -> None:
     assert compare_seeds(one, two | {"4": 2.0}).p_value == 0.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_paired", [True, False])
 def test_equal_recipes_differ_significantly_in_one_comparison_of_twenty(is_paired: bool) -> None:
     draw, found = random.Random(1), []

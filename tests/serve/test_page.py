@@ -34,6 +34,7 @@ uvicorn = pytest.importorskip("uvicorn", reason="NO SERVER: the page is NOT TEST
 
 # The server and the browser's driver leave sockets to the garbage collector.
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),

@@ -643,6 +643,7 @@ def test_a_name_that_looks_like_another_language_is_translated_all_the_same(know
     assert [each["language"] for each in found] == ["en", "en"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["torch", "ctranslate2"])
 def test_html_is_translated_as_whole_sentences_with_its_tags_around_words(run: Path, engine: str) -> None:
     if engine == "ctranslate2":
@@ -935,6 +936,7 @@ def holds(answer: Any) -> None:
         assert answer.json() is not None
 
 
+@pytest.mark.slow
 @OFTEN
 @given(path=st.sampled_from(sorted(PATHS)), body=st.dictionaries(NAMES, VALUES | LIKELY, max_size=6))
 def test_no_json_brings_the_server_down(client: TestClient, path: str, body: dict[str, Any]) -> None:
@@ -979,6 +981,7 @@ def test_no_wish_to_look_inside_brings_the_server_down(real: TestClient, q: str,
     holds(real.post("/api/trace", content=content, headers={"Content-Type": "application/json"}))
 
 
+@pytest.mark.slow
 @settings(OFTEN, max_examples=40)
 @given(q=st.text(max_size=60) | st.lists(st.text(max_size=20), max_size=3), form=st.sampled_from(["text", "html"]))
 def test_no_text_brings_a_real_model_down(real: TestClient, q: str | list[str], form: str) -> None:

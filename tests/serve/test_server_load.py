@@ -34,6 +34,8 @@ from tests import ROOT
 from tests.model.test_checkpoint import run_with_model
 from tests.served import TOKENIZER, serving, shouting
 
+pytestmark = pytest.mark.slow
+
 LONG = 60  # seconds in which a busy machine, too, has done it; what never comes is found out by then
 TARGET = "fr"  # not of the built-in corpus: to look inside takes longer where the roles of heads are scored on it
 

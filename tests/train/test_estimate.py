@@ -98,6 +98,7 @@ def dry_run(folder: Path, *more: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["tiny", "small", "base", "big"])
 def test_a_dry_run_takes_seconds_and_little_memory_and_leaves_nothing(name: str, tmp_path: Path) -> None:
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -109,6 +110,7 @@ def test_a_dry_run_takes_seconds_and_little_memory_and_leaves_nothing(name: str,
     assert not list((tmp_path / "folder").iterdir())
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(torch.cuda.is_available(), reason="cuda is here")
 def test_a_device_that_is_not_here_is_not_measured(tmp_path: Path) -> None:
     done = dry_run(tmp_path / "folder", "--preset", "tiny", "--device", "cuda")

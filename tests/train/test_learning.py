@@ -18,6 +18,8 @@ from heedful.data.text_files import read_lines
 from heedful.score.evaluation import validation_bleu
 from heedful.translate.alignment import alignment_error_rate
 
+pytestmark = pytest.mark.slow
+
 SEED = 1
 
 

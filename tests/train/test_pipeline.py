@@ -37,6 +37,8 @@ from heedful.translate.export.cache import cache_file
 from tests import ROOT
 from tests.narrowed import model_config
 
+pytestmark = pytest.mark.slow
+
 MODEL: Layer = {"model": {"d_model": 16, "d_ff": 32, "num_layers": 1, "num_heads": 2}}
 TRAIN: Layer = {
     "train": {"batch_tokens": 256, "warmup_steps": 20, "checkpoint_steps": 10, "validate_steps": 20, "steps": 40},

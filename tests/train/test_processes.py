@@ -57,6 +57,7 @@ for thread in Path("/proc/self/task").iterdir():
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="threads are counted as Linux tells them")
 def test_when_ranks_part_no_thread_of_theirs_is_left() -> None:
     """Else one of them may abort the process as it ends."""

@@ -77,12 +77,14 @@ def assert_same(pair: Pair, requests: list[Request], options: SearchOptions) -> 
             assert one.token_log_probs == pytest.approx(other.token_log_probs, rel=1e-4, abs=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("max_extra", [0, 6, 50])
 def test_greedy_tokens_are_those_of_the_torch_engine(pair: Pair, max_extra: int) -> None:
     assert_same(pair, pair.requests, msgspec.structs.replace(GREEDY, max_extra=max_extra))
     assert_same(pair, with_prefixes(pair.requests), msgspec.structs.replace(GREEDY, max_extra=max_extra))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0])
 @pytest.mark.parametrize("token_scores", [True, False])
 def test_the_best_of_a_beam_is_that_of_the_torch_engine(pair: Pair, alpha: float, token_scores: bool) -> None:
@@ -101,6 +103,7 @@ def test_some_outputs_end_by_themselves(tmp_path: Path) -> None:
     assert len({token for one in found for token in one.ids}) > 10
 
 
+@pytest.mark.slow
 def test_n_best_are_ranked_by_the_papers_score(pair: Pair) -> None:
     ours, theirs = (list(engine.translate(pair.requests, BEAM)) for engine in (pair.ours, pair.theirs))
     for each, other in zip(theirs, ours, strict=True):

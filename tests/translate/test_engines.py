@@ -81,6 +81,7 @@ def test_a_decoder_that_computes_every_prefix_anew_finds_the_same(model: Transfo
         assert_same(list(replay), list(TorchEngine(model).translate(requests, options)), 1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [BEAM, SearchOptions(beam_size=1, max_extra=6), SearchOptions(max_extra=0)])
 @pytest.mark.parametrize("batch_tokens", [1, 60, 300])
 def test_results_do_not_depend_on_the_batch(model: Transformer, options: SearchOptions, batch_tokens: int) -> None:
@@ -101,6 +102,7 @@ def test_results_do_not_depend_on_how_often_the_device_is_asked_who_is_done(opti
     assert_same(list(patient.translate(requests, options)), expected, 1e-9)
 
 
+@pytest.mark.slow
 def test_float32_gives_the_same_hypotheses_in_any_batch(model: Transformer) -> None:
     single, requests = random_model(1).float(), random_requests(40)
     expected = list(TorchEngine(model).translate(requests, BEAM))

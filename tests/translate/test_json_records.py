@@ -32,6 +32,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return small_model(tmp_path_factory.mktemp("details") / "model", data={"max_length": 30})
 
 
+@pytest.mark.slow
 def test_a_record_has_alignment_confidence_and_alternatives(model: Path) -> None:
     translator = Translator.load(model, device="cpu", engine="torch")
     details = Details(translator, Aligner.load(model, device="cpu"), num_alternatives=2)
