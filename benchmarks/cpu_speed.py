@@ -1,6 +1,6 @@
 """Training and decoding on a CPU, presets tiny and small: ours beside torch.nn.Transformer, in one run.
 
-    python -m benchmarks.cpu_speed [--keep]
+    python -m benchmarks.cpu_speed [--without-peers] [--keep]
 
 The sentences are the same for both: random ones with lengths like those of real ones (log-normal, mean 28 cut to 128;
 or the built-in corpus's, mean 12). Both train with the same optimizer, dropout and label smoothing. Ours takes them as
@@ -131,6 +131,16 @@ def timed(work: Callable[[], Any]) -> float:
     return time.perf_counter() - started
 
 
+def own_training_speed(config: Config, mean_length: float) -> dict[str, float]:
+    """Our target tokens per second."""
+    vocab_size, rows = config.tokenizer.vocab_size, config.train.batch_tokens
+    shards = random_shards(mean_length, vocab_size)
+    ours = Trainer(Transformer(config.model, vocab_size), config, device=CPU, world=World())
+    batches = islice(micro_batches(shards, seed=1, rows=rows), STEPS)
+    speeds = [shards.target.lengths[n].sum() / timed(partial(ours_step, ours, shards, n)) for n in batches]
+    return {"ours": round(statistics.median(speeds[WARM_UP:]))}
+
+
 def training_speed(config: Config, mean_length: float) -> dict[str, float]:
     """Target tokens per second of both, and the ratio."""
     vocab_size, rows = config.tokenizer.vocab_size, config.train.batch_tokens
@@ -178,12 +188,15 @@ def translate(engine: Engine, requests: list[Request], options: SearchOptions) -
 
 def main() -> None:
     """Measure, print, keep."""
-    given = keeping_parser(__doc__).parse_args()
+    parser = keeping_parser(__doc__)
+    parser.add_argument("--without-peers", action="store_true", help="ours alone")
+    given = parser.parse_args()
+    speed = own_training_speed if given.without_peers else training_speed
     tiny, small = resolve(preset("tiny")), resolve(preset("small"))
     figures: dict[str, Any] = {"what": "random words in the presets' sizes", "threads": torch.get_num_threads()}
     for name, config, mean_length in (("tiny", tiny, 12), ("tiny", tiny, 28), ("small", small, 14)):
         label = f"training {name}, {config.tokenizer.vocab_size:,} words, mean length {mean_length}, target tokens/s"
-        figures[label] = training_speed(config, mean_length)
+        figures[label] = speed(config, mean_length)
     figures["decoding tiny, mean length 12, sentences/s"] = decoding_speed(tiny, 12)
     print(machine())
     for name, values in figures.items():

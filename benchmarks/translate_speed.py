@@ -1,6 +1,7 @@
 """Translation on a CPU: our engines beside Hugging Face generate and CTranslate2 itself, in one run.
 
-    python -m benchmarks.translate_speed [--preset base] [--sentences 96] [--length 28] [--rounds 4] [--keep]
+    python -m benchmarks.translate_speed [--preset base] [--sentences 96] [--length 28] [--rounds 4] [--without-peers]
+        [--keep]
 
 One random-initialised model, one set of sentences of equal length in word pieces; the model is made to end its outputs
 at about that length. Ours go from text to text; the others get and give ids, with the batch size that is best for each
@@ -22,7 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -292,14 +293,14 @@ def best_setting(order: Order, name: str) -> tuple[int, ...]:
     return min(seconds, key=seconds.__getitem__)
 
 
-def race(order: Order, rounds: int) -> dict[str, Any]:
-    """All contestants, in turns; and the ratios that our bars speak of."""
-    chosen = {name: best_setting(order, name) for name in NAMES}
+def race(order: Order, rounds: int, names: Sequence[str]) -> dict[str, Any]:
+    """These contestants, in turns; and the ratios that our bars speak of."""
+    chosen = {name: best_setting(order, name) for name in names}
     workers = {name: Worker(order, name, setting) for name, setting in chosen.items()}
-    seen: dict[str, list[dict[str, Any]]] = {name: [] for name in NAMES}
+    seen: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
     for number in range(rounds):
-        for place in range(len(NAMES)):  # another one begins each round
-            name = NAMES[(number + place) % len(NAMES)]
+        for place in range(len(names)):  # another one begins each round
+            name = names[(number + place) % len(names)]
             seen[name].append(workers[name].ask("all"))
     figures: dict[str, Any] = {}
     for name, worker in workers.items():
@@ -309,6 +310,7 @@ def race(order: Order, rounds: int) -> dict[str, Any]:
     figures["ratios"] = {
         f"{one} / {other}": ratio(seen[one], seen[other])
         for one, other in (("ours, ctranslate2", "ctranslate2 itself"), ("ours, torch", "huggingface"))
+        if other in names
     }
     return figures
 
@@ -342,6 +344,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--length", type=int, default=28)
     parser.add_argument("--vocab", type=int, default=8000)
     parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--without-peers", action="store_true", help="ours alone")
     parser.add_argument("--one", choices=NAMES, help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--beam", type=int, default=4, help=argparse.SUPPRESS)
@@ -360,11 +363,12 @@ def main() -> None:
         "what": f"{given.preset}, {given.vocab:,} word pieces, {given.sentences} sentences of {given.length}",
         "threads": int(os.environ.get("OMP_NUM_THREADS", torch.get_num_threads())),
     }
+    contestants = [name for name in NAMES if name.startswith("ours") or not given.without_peers]
     print(machine())
     with tempfile.TemporaryDirectory() as folder:
         prepare(Path(folder), given.preset, given.sentences, given.length, given.vocab)
         for name, beam_size in (("beam 4", 4), ("greedy", 1)):
-            figures[name] = race(Order(Path(folder), beam_size), given.rounds)
+            figures[name] = race(Order(Path(folder), beam_size), given.rounds, contestants)
             for key, value in figures[name].items():
                 print(f"{name:8} {key}: {value}", flush=True)
     keep(given, "translate_speed_cpu", figures)
