@@ -1,7 +1,8 @@
 """What every model can do: encode, decode, give logits. Training, search, scores and the server know no more of one.
 
-A family of models derives from `TranslationModel`. `encode`, `decode` and `logits` are enough for everything;
-`new_decoder` is for speed, and the rest for what a family has besides.
+A family of models derives from `TranslationModel`. It names itself (`family`), has a struct of settings (`settings`,
+whose `d_model` also sets the learning rate of equation 3), and says how to `encode`, to `decode` and to give `logits`.
+That is enough for everything; `new_decoder` is for speed, and the rest for what a family has besides.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class Memory:
 
     @classmethod
     def joined(cls, memories: Sequence[Memory]) -> Memory:
-        """Those of several sentences, one after the other."""
+        """Several memories of one sentence each as one of all; a family with a memory of its own overrides both."""
         hidden = [memory.hidden_SD for memory in memories]
         lengths_N = np.array([len(hidden_SD) for hidden_SD in hidden])
         return Memory(torch.cat(hidden), offsets_of(lengths_N).to(hidden[0].device))
@@ -97,7 +98,7 @@ class TranslationModel(nn.Module):
         raise NotImplementedError
 
     def forward(self, source: Packed, target_in: Packed) -> Tensor:
-        """Source and shifted target → logits: what training computes."""
+        """Source and shifted target → logits. Training calls the three parts, so a family overrides those."""
         return self.logits(self.decode(target_in, self.encode(source)))
 
     def new_decoder(self) -> Decoder[Any]:
@@ -119,7 +120,7 @@ class TranslationModel(nn.Module):
     def scale_by_depth(self) -> None:
         """Divide the weights of layer l by √l, where there are layers: `train.depth_scaled_init`, not in the paper."""
         raise ConfigError(
-            f"train.depth_scaled_init = true is not for model.family = {self.family!r}, which has no layers to scale"
+            f"train.depth_scaled_init = true is not implemented by model.family = {self.family!r}; leave it out"
         )
 
     @property

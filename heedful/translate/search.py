@@ -43,7 +43,7 @@ class Hypothesis:
 
 @dataclass(frozen=True, slots=True)
 class Beams:
-    """N sentences with W hypotheses each, all at the same position within a sentence."""
+    """N sentences with W hypotheses each. The hypotheses of a sentence are at one position, sentences at their own."""
 
     log_probs_NW: Tensor  # of the live hypotheses; −∞: there is none at this place
     finished_scores_NW: Tensor  # the best W of the finished ones, best first; −∞: there are fewer
@@ -93,7 +93,7 @@ class BeamStep:
 
 
 class Ending(NamedTuple):
-    """Where a hypothesis has ended: the place before which step of its sentence, and its score."""
+    """A hypothesis that ended: in which step of its sentence, at which place before that step, with which score."""
 
     step: int
     place: int
@@ -175,7 +175,7 @@ class BeamRule:
 
         W finished ones are not enough: where a model is sure, W bad ones finish while the good one is alive. A live
         one can at most keep its log-probability until the length limit, where the penalty divides it by the most.
-        Behind the limit a sentence is done also when its numbers are none (NaN).
+        At the length limit a sentence is done even if its numbers are NaN.
         """
         scores_NW = finished_NW / length_penalty(beams.position_N + 1, self.alpha)[:, None]
         scores_NW = torch.cat([beams.finished_scores_NW, scores_NW], dim=1).topk(self.width).values
@@ -355,9 +355,9 @@ class Search:
 
 
 def beam_steps(step: Step[S], state: S, search: Search) -> Iterator[BeamStep]:
-    """One step after the other, as long as they are asked for; in between `search` and `state` may change alike."""
+    """Yields steps as long as the caller asks; in between it may let sentences in or out of `search` and `state`."""
     while True:
-        search.beams, done = search.rule.advance(search.beams, step(search.ids_R, state))
-        state.select(done.parents_NW)
-        search.ids_R = done.tokens_NW.flatten()
-        yield done
+        search.beams, made = search.rule.advance(search.beams, step(search.ids_R, state))
+        state.select(made.parents_NW)
+        search.ids_R = made.tokens_NW.flatten()
+        yield made

@@ -29,6 +29,7 @@ from heedful.translate.search import BeamRule, History, Hypothesis, Rule, Search
 
 MAX_ROWS = 256  # more do not make a step more efficient
 SCORED_LOGITS = 2**25  # at a time
+FREE_MEMORY = "free memory there, which other processes use"
 
 
 class TorchEngine(Engine):
@@ -97,7 +98,8 @@ class TorchEngine(Engine):
         self, requests: Sequence[Request], options: SearchOptions
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
         """The number of each request and its hypotheses, as they are found."""
-        return self.in_runs(enumerate(requests), options)
+        with self.explained("a smaller beam needs less"):
+            yield from self.in_runs(enumerate(requests), options)
 
     def in_runs(
         self, window: Iterable[tuple[int, Request]], options: SearchOptions
@@ -114,7 +116,7 @@ class TorchEngine(Engine):
     def score(self, pairs: Iterable[tuple[Sequence[int], Sequence[int]]]) -> Iterator[list[float]]:
         """Forced scores, by the computation that training uses."""
         budget = min(self.batch_tokens, max(1, SCORED_LOGITS // self.models[0].vocab_size))
-        with self.explained("let others leave it"):
+        with self.explained(FREE_MEMORY):
             for batch in _in_budget(pairs, budget):
                 yield from self._score_batch(batch)
 
@@ -127,7 +129,8 @@ class TorchEngine(Engine):
 
     def next_tokens(self, request: Request, count: int) -> list[tuple[int, float]]:
         """The likeliest tokens after the prefix, and their probabilities."""
-        logits = self._forced_logits([request.source_ids], [request.prefix_ids])
+        with self.explained(FREE_MEMORY):
+            logits = self._forced_logits([request.source_ids], [request.prefix_ids])
         probs_V = _mean_log_probs([logits_TV[-1] for logits_TV in logits]).exp()
         best = probs_V.topk(min(count, probs_V.numel()))
         return list(zip(best.indices.tolist(), best.values.tolist(), strict=True))

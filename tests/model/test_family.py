@@ -133,7 +133,7 @@ def test_what_it_cannot_do_is_refused_by_name(run: Path, tmp_path: Path) -> None
         done = subprocess.run(command(*words, *FAMILY), env=ENVIRONMENT, capture_output=True, text=True)
         assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
         assert refusal in done.stderr
-    with pytest.raises(ConfigError, match=r"depth_scaled_init = true is not for model.family = 'bag'"):
+    with pytest.raises(ConfigError, match=r"depth_scaled_init = true is not implemented by model.family = 'bag'"):
         bag().scale_by_depth()
 
 

@@ -323,7 +323,7 @@ def test_too_little_memory_is_one_line_and_the_engine_goes_on(monkeypatch: pytes
         full.setattr(Transformer, "encode", no_memory)
         with pytest.raises(DeviceError, match="do not fit cpu; a smaller beam needs less"):
             list(engine.translate(requests, BEAM))
-        with pytest.raises(DeviceError, match="do not fit cpu; let others leave it"):
+        with pytest.raises(DeviceError, match="do not fit cpu; free memory there"):
             list(engine.score(pairs))
     assert_same(list(engine.translate(requests, BEAM)), expected, 0.0)
     assert list(engine.score(pairs)) == scores

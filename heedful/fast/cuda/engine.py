@@ -53,8 +53,10 @@ class CudaEngine(TorchEngine):
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
         """The number of each request and its hypotheses, as they are found."""
         if not _is_for_kernels(options):
-            return super().translate_batch(requests, options)
-        return self._by_kernels(enumerate(requests), options)
+            yield from super().translate_batch(requests, options)
+            return
+        with self.explained("a smaller beam needs less"):
+            yield from self._by_kernels(enumerate(requests), options)
 
     def _by_kernels(
         self, requests: Iterable[tuple[int, Request]], options: SearchOptions
