@@ -17,6 +17,13 @@ torch.set_num_threads(1)
 settings.register_profile("fresh", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("heedful", settings.get_profile("fresh"), derandomize=True)
 settings.load_profile("heedful")
+LONGEST = "test_learning.py"  # it trains two demos
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the longest module and the slow ones, so that several workers end at about the same time."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: (item.path.name != LONGEST, item.path not in slow))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
