@@ -158,24 +158,23 @@ def check_attention() -> None:
 
 
 def attention_calls(kind: str, size: Size, tiles: Tiles) -> tuple[Callable[[], Any], Callable[[], Any]]:
-    """The kernels, forward and backward, as calls of the operators themselves."""
-    from heedful.fast.cuda import attention  # noqa: F401  registers the operators
+    """The kernels, forward and backward, without autograd."""
+    from heedful.fast.cuda.attention_tiles import Parts, Tables, run_backward, run_forward
 
-    ops, heads, d_k = torch.ops.heedful, size.config.num_heads, size.config.head_d_k
-    tables = tiles.query_tiles_A4, tiles.key_tiles_A4, tiles.counts_3, tiles.first_key_T, tiles.end_key_T
-    cross, width = kind == "cross", heads * d_k
-    products = [normal(size.rows, w) for w in ((width, 2 * width) if cross else (3 * width,))]
-    forward, backward = (
-        (ops.cross_attention, ops.cross_attention_backward)
-        if cross
-        else (ops.self_attention, ops.self_attention_backward)
-    )
-    sizes = (heads,) if cross else (heads, d_k)
-    output, lse = forward(*products, *tables, *sizes)
-    grad = normal(size.rows, width)
+    heads = size.config.num_heads
+    tables = Tables(tiles.query_tiles_A4, tiles.key_tiles_A4, tiles.counts_3, tiles.first_key_T, tiles.end_key_T)
+    width = heads * size.config.head_d_k
+
+    def projected() -> Parts:
+        if kind == "cross":
+            return Parts(normal(size.rows, width), *normal(size.rows, 2 * width).split(width, dim=1))
+        return Parts(*normal(size.rows, 3 * width).split(width, dim=1))
+
+    parts, grads, grad = projected(), projected(), normal(size.rows, width)
+    output, lse = run_forward(parts, tables, heads)
     return (
-        lambda: forward(*products, *tables, *sizes),
-        lambda: backward(grad, *products, output, lse, *tables, *sizes),
+        lambda: run_forward(parts, tables, heads),
+        lambda: run_backward(grad, parts, output, lse, grads, tables, heads),
     )
 
 
@@ -301,14 +300,14 @@ def check_norm() -> None:
 
 
 def time_norm(size: Size) -> Figures:
-    from heedful.fast.cuda import add_norm  # noqa: F401  registers the operators
+    from heedful.fast.cuda.add_norm import norm_backward, norm_forward
 
-    ops, seed_1 = torch.ops.heedful, torch.tensor([5], device=GPU)
+    seed_1 = torch.tensor([5], device=GPU)
     x, y, grad, other_grad = (normal(size.rows, size.config.d_model) for _ in range(4))
     scale, shift = (normal(size.config.d_model, dtype=torch.float32) for _ in range(2))
-    _, mean, rstd = ops.add_norm(x, y, scale, shift, seed_1, 0.1, 1e-5)
-    forward = median_us(lambda: ops.add_norm(x, y, scale, shift, seed_1, 0.1, 1e-5))
-    backward = median_us(lambda: ops.add_norm_backward(grad, other_grad, x, y, scale, mean, rstd, seed_1, 0.1))
+    _, mean, rstd = norm_forward(x, y, scale, shift, seed_1, 0.1, 1e-5)
+    forward = median_us(lambda: norm_forward(x, y, scale, shift, seed_1, 0.1, 1e-5))
+    backward = median_us(lambda: norm_backward(grad, other_grad, x, y, scale, mean, rstd, seed_1, 0.1))
     inputs = tuple(part.detach().requires_grad_() for part in (x, y, scale, shift))
     compiled = torch.compile(plain_add_norm, dynamic=False)
     plain = [median_us(lambda call=call: with_grads(call, inputs, grad)) for call in (plain_add_norm, compiled)]  # type: ignore[misc]

@@ -522,30 +522,3 @@ def test_a_batch_in_one_array_has_the_plain_rows_padded_and_the_tiles_of_its_len
     _assert_tiles(target_in.self_layout, target_lengths, target_lengths, causal=True, shape=shape)
     _assert_tiles(target_in.cross_layout, target_lengths, source_lengths, causal=False, shape=shape)
     assert source.cross_layout is None
-
-
-@on_a_gpu
-@pytest.mark.filterwarnings("ignore")  # what the compiler warns of differs from torch to torch
-def test_the_compiler_sees_through_the_kernels() -> None:
-    """One graph, no break; the same loss and gradients as without the compiler, in bfloat16."""
-    from heedful.fast.cuda.cross_entropy import projected_cross_entropy
-    from heedful.fast.cuda.modules import dropout_places, use_kernels
-
-    shape, pairs = _pairs()
-    model = _model(torch.float32)
-    use_kernels(model, torch.zeros(len(dropout_places(model)), dtype=torch.int64, device=DEVICE))
-    numbers = np.zeros(num_pair_numbers(shape), dtype=np.int32)
-    fill_pairs(numbers, *pairs, shape)
-    batch = view_pairs(torch.from_numpy(numbers).to(DEVICE), shape)
-
-    def loss(source: Packed, target_in: Packed, target_out: Tensor) -> Tensor:
-        with torch.autocast("cuda", torch.bfloat16):
-            hidden = model.decode(target_in, model.encode(source))
-        return projected_cross_entropy(hidden, model.embedding.weight_VD, target_out, label_smoothing=0.1)[0]
-
-    expected = loss(*batch)
-    actual = torch.compile(loss, fullgraph=True, dynamic=False)(*batch)
-    assert float(actual) == pytest.approx(float(expected), rel=1e-2)
-    parameters = list(model.parameters())
-    for a, e in zip(torch.autograd.grad(actual, parameters), torch.autograd.grad(expected, parameters), strict=True):
-        assert float((a - e).norm()) < 6e-2 * float(e.norm()) + 1e-6

@@ -135,17 +135,10 @@ def _chances(dropout: float) -> dict[str, Any]:
     return {"THRESHOLD": threshold, "KEPT_SCALE": 2**16 / (2**16 - threshold)}
 
 
-@torch.library.custom_op("heedful::add_norm", mutates_args=())
-def _add_norm(
-    x_TD: Tensor,
-    y_TD: Tensor,
-    scale_D: Tensor,
-    shift_D: Tensor,
-    seed_1: Tensor | None,
-    dropout: float,
-    eps: float,
+def norm_forward(
+    x_TD: Tensor, y_TD: Tensor, scale_D: Tensor, shift_D: Tensor, seed_1: Tensor | None, dropout: float, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    x_TD, y_TD = x_TD.contiguous(), y_TD.contiguous()
+    """The output, and of each row the mean and the inverse deviation."""
     num_rows, width = y_TD.shape
     output_TD = torch.empty_like(y_TD)
     mean_T = y_TD.new_empty(num_rows, dtype=wide(y_TD.dtype))
@@ -158,8 +151,7 @@ def _add_norm(
     return output_TD, mean_T, rstd_T
 
 
-@torch.library.custom_op("heedful::add_norm_backward", mutates_args=())
-def _add_norm_backward(
+def norm_backward(
     grad_TD: Tensor,
     other_grad_TD: Tensor | None,
     x_TD: Tensor,
@@ -170,7 +162,7 @@ def _add_norm_backward(
     seed_1: Tensor | None,
     dropout: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    x_TD, y_TD = x_TD.contiguous(), y_TD.contiguous()
+    """The gradients of x and y, and of scale and shift as two rows."""
     num_rows, width = y_TD.shape
     grad_x_TD, grad_y_TD = torch.empty_like(x_TD), torch.empty_like(y_TD)
     block = _block(width)
@@ -185,79 +177,61 @@ def _add_norm_backward(
     return grad_x_TD, grad_y_TD, sum_rows(partial_P2D.flatten(1)).view(2, width)
 
 
-@torch.library.custom_op("heedful::seeded_dropout", mutates_args=())
-def _seeded_dropout(x_TD: Tensor, seed_1: Tensor, dropout: float) -> Tensor:
-    x_TD = x_TD.contiguous()
+class _AddNorm(torch.autograd.Function):
+    """LayerNorm(x + Dropout(y)), given twice; backward, the gradients of both uses."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x_TD: Tensor,
+        y_TD: Tensor,
+        scale_D: Tensor,
+        shift_D: Tensor,
+        seed_1: Tensor | None,
+        dropout: float,
+        eps: float,
+    ) -> tuple[Tensor, Tensor]:
+        x_TD, y_TD = x_TD.contiguous(), y_TD.contiguous()
+        output_TD, *of_rows = norm_forward(x_TD, y_TD, scale_D, shift_D, seed_1, dropout, eps)
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(x_TD, y_TD, scale_D, *of_rows, seed_1)
+        ctx.dropout = dropout
+        # The second carries the first, and a view its base: the other way round they would keep each other alive.
+        return output_TD, output_TD.view_as(output_TD)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+        x_TD, y_TD, scale_D, mean_T, rstd_T, seed_1 = ctx.saved_tensors
+        used = [grad_TD for grad_TD in grads if grad_TD is not None]
+        other_grad_TD = used[1] if len(used) > 1 else None
+        grad_x_TD, grad_y_TD, sums_2D = norm_backward(
+            used[0], other_grad_TD, x_TD, y_TD, scale_D, mean_T, rstd_T, seed_1, ctx.dropout
+        )
+        return grad_x_TD, grad_y_TD, *sums_2D.to(scale_D.dtype).unbind(), None, None, None
+
+
+class _SeededDropout(torch.autograd.Function):
+    """Dropout, and of its gradient the same places."""
+
+    @staticmethod
+    def forward(ctx: Any, x_TD: Tensor, seed_1: Tensor, dropout: float) -> Tensor:
+        ctx.save_for_backward(seed_1)
+        ctx.dropout = dropout
+        return _dropped(x_TD, seed_1, dropout)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        (seed_1,) = ctx.saved_tensors
+        return _dropped(grads[0], seed_1, ctx.dropout), None, None
+
+
+def _dropped(x_TD: Tensor, seed_1: Tensor, dropout: float) -> Tensor:
+    x_TD, block = x_TD.contiguous(), _block(x_TD.size(1))
     output_TD = torch.empty_like(x_TD)
-    block = _block(x_TD.size(1))
     _dropout[(triton.cdiv(x_TD.size(0), block["ROWS"]),)](
         x_TD, output_TD, seed_1, x_TD.size(0), **_chances(dropout), **block
     )
     return output_TD
-
-
-@_add_norm.register_fake
-def _(x_TD: Tensor, y_TD: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
-    mean_T = y_TD.new_empty(y_TD.size(0), dtype=wide(y_TD.dtype))
-    return y_TD.new_empty(y_TD.shape), mean_T, torch.empty_like(mean_T)
-
-
-@_add_norm_backward.register_fake
-def _(
-    grad_TD: Tensor, other: Tensor | None, x_TD: Tensor, y_TD: Tensor, scale_D: Tensor, mean_T: Tensor, *rest: Any
-) -> tuple[Tensor, ...]:
-    return x_TD.new_empty(x_TD.shape), y_TD.new_empty(y_TD.shape), mean_T.new_empty(2, y_TD.size(1))
-
-
-@_seeded_dropout.register_fake
-def _(x_TD: Tensor, *rest: Any) -> Tensor:
-    return x_TD.new_empty(x_TD.shape)
-
-
-def _keep_add_norm(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    ctx.set_materialize_grads(False)  # nobody asks for a gradient through means and deviations
-    x_TD, y_TD, scale_D, _, seed_1, ctx.dropout, _ = inputs
-    ctx.save_for_backward(x_TD, y_TD, scale_D, output[1], output[2], seed_1)
-
-
-def _grad_of_add_norm(ctx: Any, grad_TD: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
-    return _grads(ctx, grad_TD, None)
-
-
-def _grads(ctx: Any, grad_TD: Tensor, other_grad_TD: Tensor | None) -> tuple[Tensor | None, ...]:
-    scale_D = ctx.saved_tensors[2]
-    grad_x_TD, grad_y_TD, sums_2D = _add_norm_backward(grad_TD, other_grad_TD, *ctx.saved_tensors, ctx.dropout)
-    grad_scale_D, grad_shift_D = sums_2D.to(scale_D.dtype).unbind()
-    return grad_x_TD, grad_y_TD, grad_scale_D, grad_shift_D, None, None, None
-
-
-class _TwoUses(torch.autograd.Function):
-    """The same with the output given twice; backward, the gradients of both."""
-
-    @staticmethod
-    def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, Tensor]:
-        output = _add_norm(*inputs)
-        _keep_add_norm(ctx, inputs, output)
-        # The second carries the first, and a view its base: the other way round they would keep each other alive.
-        return output[0], output[0].view_as(output[0])
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
-        used = [grad_TD for grad_TD in grads if grad_TD is not None]
-        return _grads(ctx, used[0], used[1] if len(used) > 1 else None)
-
-
-def _keep_dropout(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    _, seed_1, ctx.dropout = inputs
-    ctx.save_for_backward(seed_1)
-
-
-def _grad_of_dropout(ctx: Any, grad_TD: Tensor) -> tuple[Tensor | None, ...]:
-    return _seeded_dropout(grad_TD, *ctx.saved_tensors, ctx.dropout), None, None
-
-
-_add_norm.register_autograd(_grad_of_add_norm, setup_context=_keep_add_norm)
-_seeded_dropout.register_autograd(_grad_of_dropout, setup_context=_keep_dropout)
 
 
 def add_norm(
@@ -271,17 +245,16 @@ def add_norm(
     eps: float,
 ) -> Tensor:
     """LayerNorm(x + Dropout(y)), in the type of y. Without dropout no seed is needed."""
-    inputs = (getattr(x_TD, RESIDUAL, x_TD), y_TD, scale_D, shift_D, seed_1, dropout, eps)
-    if torch.compiler.is_compiling():  # the compiler adds the two gradients itself
-        compiled_TD: Tensor = _add_norm(*inputs)[0]
-        return compiled_TD
+    x_TD = getattr(x_TD, RESIDUAL, x_TD)
     output_TD: Tensor
-    residual_TD, output_TD = _TwoUses.apply(*inputs)  # type: ignore[no-untyped-call]
+    residual_TD, output_TD = _AddNorm.apply(  # type: ignore[no-untyped-call]
+        x_TD, y_TD, scale_D, shift_D, seed_1, dropout, eps
+    )
     setattr(output_TD, RESIDUAL, residual_TD)
     return output_TD
 
 
 def seeded_dropout(x_TD: Tensor, *, seed_1: Tensor, dropout: float) -> Tensor:
     """Dropout whose mask follows from the seed."""
-    output_TD: Tensor = _seeded_dropout(x_TD, seed_1, dropout)
+    output_TD: Tensor = _SeededDropout.apply(x_TD, seed_1, dropout)  # type: ignore[no-untyped-call]
     return output_TD

@@ -8,7 +8,7 @@ Backward, a tile of whole sentences is done in one go: its queries and keys meet
 twice, once by query tiles (for dQ) and once by key tiles (for dK and dV), so that no two programs write the same row
 and nothing depends on their order.
 
-They know of no operators and no autograd: those are in `attention.py`.
+They know nothing of autograd: that is in `attention.py`.
 """
 # mypy: disable-error-code="no-untyped-def,untyped-decorator"
 
@@ -214,7 +214,7 @@ def _backward_long(
 
 
 class Tables(NamedTuple):
-    """What the kernels read of a `Tiles`, in the order in which the operators take it."""
+    """What the kernels read of a `Tiles`."""
 
     query_tiles_A4: Tensor
     key_tiles_A4: Tensor

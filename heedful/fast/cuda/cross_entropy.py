@@ -9,6 +9,7 @@ held in float32. The gradients are made in the forward pass, for a loss gradient
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -128,72 +129,49 @@ def product(a: Tensor, b: Tensor, sum_so_far: Tensor | None, dtype: torch.dtype)
     return torch.addmm(sum_so_far, a, b, out_dtype=dtype, out=sum_so_far)
 
 
-def chunk_rows_of(hidden_TD: Tensor, num_columns: int) -> int:
-    """The logits of so many rows are held at a time."""
-    return max(1, CHUNK_BYTES // (num_columns * hidden_TD.element_size()))
+class ProjectedLoss(torch.autograd.Function):
+    """Sums over rows of what `loss_rows` makes of their logits, chunk by chunk; it leaves the loss's gradient there.
+
+    `sums` adds up what `loss_rows` has written; the first sum is the one with the gradient.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        hidden_TD: Tensor,
+        weight_VD: Tensor,
+        with_gradient: bool,
+        loss_rows: Callable[[slice, Tensor], None],
+        sums: Callable[[], tuple[Tensor, ...]],
+    ) -> tuple[Tensor, ...]:
+        num_rows, narrow_VD = hidden_TD.size(0), weight_VD.to(hidden_TD.dtype)
+        chunk_rows = max(1, CHUNK_BYTES // (weight_VD.size(0) * hidden_TD.element_size()))
+        # Several chunks are summed in float32, also for a matrix of 16-bit numbers.
+        sum_dtype = weight_VD.dtype if chunk_rows >= num_rows else wide(weight_VD.dtype)
+        grad_hidden_TD, grad_weight_VD = hidden_TD.new_empty(hidden_TD.shape if with_gradient else (0,)), None
+        for begin in range(0, num_rows, chunk_rows):
+            rows = slice(begin, min(begin + chunk_rows, num_rows))
+            logits_TV = hidden_TD[rows] @ narrow_VD.T
+            loss_rows(rows, logits_TV)
+            if with_gradient:
+                torch.mm(logits_TV, narrow_VD, out=grad_hidden_TD[rows])
+                grad_weight_VD = product(logits_TV.T, hidden_TD[rows], grad_weight_VD, sum_dtype)
+        ctx.weight_dtype = weight_VD.dtype
+        ctx.save_for_backward(grad_hidden_TD, grad_weight_VD)
+        loss, *others = sums()
+        ctx.mark_non_differentiable(*others)
+        return loss, *others
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        grad_hidden_TD, grad_weight_VD = ctx.saved_tensors
+        scaled_TD = (grad_hidden_TD * grads[0]).to(grad_hidden_TD.dtype)
+        return scaled_TD, (grad_weight_VD * grads[0]).to(ctx.weight_dtype), None, None, None
 
 
-def sum_dtype_of(hidden_TD: Tensor, weight_VD: Tensor) -> torch.dtype:
-    """Several chunks are summed in float32, also for a matrix of 16-bit numbers."""
-    one_chunk = chunk_rows_of(hidden_TD, weight_VD.size(0)) >= hidden_TD.size(0)
-    return weight_VD.dtype if one_chunk else wide(weight_VD.dtype)
-
-
-@torch.library.custom_op("heedful::projected_cross_entropy", mutates_args=())
-def _projected_cross_entropy(
-    hidden_TD: Tensor, weight_VD: Tensor, target_T: Tensor, label_smoothing: float, with_gradient: bool
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The sums of smoothed loss and negative log-likelihood, and the gradients of the first, if asked for."""
-    num_rows, num_columns = hidden_TD.size(0), weight_VD.size(0)
-    narrow_VD = weight_VD.to(hidden_TD.dtype)
-    smoothed_T = hidden_TD.new_empty(num_rows, dtype=wide(hidden_TD.dtype))
-    nll_T = torch.empty_like(smoothed_T)
-    grad_hidden_TD = hidden_TD.new_empty(hidden_TD.shape if with_gradient else (0,))
-    grad_weight_VD: Tensor | None = None
-    chunk_rows, sum_dtype = chunk_rows_of(hidden_TD, num_columns), sum_dtype_of(hidden_TD, weight_VD)
-    for begin in range(0, num_rows, chunk_rows):
-        rows = slice(begin, min(begin + chunk_rows, num_rows))
-        logits_TV = hidden_TD[rows] @ narrow_VD.T
-        _loss_row[(logits_TV.size(0),)](
-            logits_TV, target_T[rows], smoothed_T[rows], nll_T[rows],
-            NUM_COLUMNS=num_columns, SMOOTHING=label_smoothing, WITH_GRADIENT=with_gradient,
-            ACCUMULATE=accumulator(hidden_TD.dtype),
-            BLOCK=min(BLOCK_COLUMNS, triton.next_power_of_2(num_columns)), num_warps=NUM_WARPS,
-        )  # fmt: skip
-        if with_gradient:
-            torch.mm(logits_TV, narrow_VD, out=grad_hidden_TD[rows])
-            grad_weight_VD = product(logits_TV.T, hidden_TD[rows], grad_weight_VD, sum_dtype)
-    if grad_weight_VD is None:
-        grad_weight_VD = weight_VD.new_empty(0, dtype=sum_dtype)
-    return smoothed_T.sum(), nll_T.sum(), grad_hidden_TD, grad_weight_VD
-
-
-@_projected_cross_entropy.register_fake
-def _(
-    hidden_TD: Tensor, weight_VD: Tensor, target_T: Tensor, label_smoothing: float, with_gradient: bool
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    return (
-        hidden_TD.new_empty((), dtype=wide(hidden_TD.dtype)),
-        hidden_TD.new_empty((), dtype=wide(hidden_TD.dtype)),
-        hidden_TD.new_empty(hidden_TD.shape if with_gradient else (0,)),
-        hidden_TD.new_empty(weight_VD.shape if with_gradient else (0,), dtype=sum_dtype_of(hidden_TD, weight_VD)),
-    )
-
-
-def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    ctx.set_materialize_grads(False)  # nobody asks for a gradient of the gradients
-    ctx.weight_dtype = inputs[1].dtype
-    ctx.save_for_backward(output[2], output[3])
-
-
-def _grad(ctx: Any, grad_smoothed: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
-    grad_hidden_TD, grad_weight_VD = ctx.saved_tensors
-    assert grad_hidden_TD.numel(), "the gradient was not asked for in the forward pass"
-    scaled_TD = (grad_hidden_TD * grad_smoothed).to(grad_hidden_TD.dtype)
-    return scaled_TD, (grad_weight_VD * grad_smoothed).to(ctx.weight_dtype), None, None, None
-
-
-_projected_cross_entropy.register_autograd(_grad, setup_context=_keep)
+def needs_gradient(hidden_TD: Tensor, weight_VD: Tensor) -> bool:
+    """Whether there will be a backward pass."""
+    return torch.is_grad_enabled() and (hidden_TD.requires_grad or weight_VD.requires_grad)
 
 
 def projected_cross_entropy(
@@ -203,6 +181,19 @@ def projected_cross_entropy(
 
     The second is for the record; no gradient flows through it.
     """
-    with_gradient = torch.is_grad_enabled() and (hidden_TD.requires_grad or weight_VD.requires_grad)
-    smoothed, nll, _, _ = _projected_cross_entropy(hidden_TD, weight_VD, target_T, label_smoothing, with_gradient)
-    return smoothed, nll.detach()
+    with_gradient, num_columns = needs_gradient(hidden_TD, weight_VD), weight_VD.size(0)
+    smoothed_T = hidden_TD.new_empty(hidden_TD.size(0), dtype=wide(hidden_TD.dtype))
+    nll_T = torch.empty_like(smoothed_T)
+
+    def loss_rows(rows: slice, logits_TV: Tensor) -> None:
+        _loss_row[(logits_TV.size(0),)](
+            logits_TV, target_T[rows], smoothed_T[rows], nll_T[rows],
+            NUM_COLUMNS=num_columns, SMOOTHING=label_smoothing, WITH_GRADIENT=with_gradient,
+            ACCUMULATE=accumulator(hidden_TD.dtype),
+            BLOCK=min(BLOCK_COLUMNS, triton.next_power_of_2(num_columns)), num_warps=NUM_WARPS,
+        )  # fmt: skip
+
+    smoothed, nll = ProjectedLoss.apply(  # type: ignore[no-untyped-call]
+        hidden_TD, weight_VD, with_gradient, loss_rows, lambda: (smoothed_T.sum(), nll_T.sum())
+    )
+    return smoothed, nll

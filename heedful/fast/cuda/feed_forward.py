@@ -71,62 +71,31 @@ def _through_relu(grad_TD: Tensor, weight_DF: Tensor, hidden_TF: Tensor) -> tupl
     return output_TF, sum_rows(partial_PF)
 
 
-@torch.library.custom_op("heedful::feed_forward", mutates_args=())
-def _feed_forward(x_TD: Tensor, W_1_FD: Tensor, b_1_F: Tensor, W_2_DF: Tensor, b_2_D: Tensor) -> tuple[Tensor, Tensor]:
-    hidden_TF = torch._addmm_activation(b_1_F, x_TD, W_1_FD.T)  # the activation is ReLU unless told
-    return torch.addmm(b_2_D, hidden_TF, W_2_DF.T), hidden_TF
+class _FeedForward(torch.autograd.Function):
+    """Equation 2; its hidden layer is kept for the backward pass."""
 
+    @staticmethod
+    def forward(ctx: Any, x_TD: Tensor, W_1_FD: Tensor, b_1_F: Tensor, W_2_DF: Tensor, b_2_D: Tensor) -> Tensor:
+        hidden_TF = torch._addmm_activation(b_1_F, x_TD, W_1_FD.T)  # the activation is ReLU unless told
+        ctx.save_for_backward(x_TD, hidden_TF, W_1_FD, W_2_DF)
+        return torch.addmm(b_2_D, hidden_TF, W_2_DF.T)
 
-@torch.library.custom_op("heedful::feed_forward_backward", mutates_args=())
-def _feed_forward_backward(
-    grad_TD: Tensor, x_TD: Tensor, hidden_TF: Tensor, W_1_FD: Tensor, W_2_DF: Tensor
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    grad_TD = grad_TD.contiguous()
-    grad_hidden_TF, grad_b_1_F = _through_relu(grad_TD, W_2_DF.contiguous(), hidden_TF)
-    return (
-        grad_hidden_TF @ W_1_FD,
-        grad_hidden_TF.T @ x_TD,
-        grad_b_1_F,
-        grad_TD.T @ hidden_TF,
-        column_sums(grad_TD),
-    )
-
-
-@_feed_forward.register_fake
-def _(x_TD: Tensor, W_1_FD: Tensor, b_1_F: Tensor, W_2_DF: Tensor, b_2_D: Tensor) -> tuple[Tensor, Tensor]:
-    return x_TD.new_empty(x_TD.size(0), W_2_DF.size(0)), x_TD.new_empty(x_TD.size(0), W_1_FD.size(0))
-
-
-@_feed_forward_backward.register_fake
-def _(
-    grad_TD: Tensor, x_TD: Tensor, hidden_TF: Tensor, W_1_FD: Tensor, W_2_DF: Tensor
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    return (
-        x_TD.new_empty(x_TD.shape),
-        W_1_FD.new_empty(W_1_FD.shape),
-        x_TD.new_empty(W_1_FD.size(0), dtype=wide(x_TD.dtype)),
-        W_2_DF.new_empty(W_2_DF.shape),
-        x_TD.new_empty(W_2_DF.size(0), dtype=wide(x_TD.dtype)),
-    )
-
-
-def _keep(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, Tensor]) -> None:
-    ctx.set_materialize_grads(False)  # zeros for the hidden layer would be the widest tensor of the model
-    x_TD, W_1_FD, b_1_F, W_2_DF, _ = inputs
-    ctx.bias_dtype = b_1_F.dtype
-    ctx.save_for_backward(x_TD, output[1], W_1_FD, W_2_DF)
-
-
-def _grad(ctx: Any, grad_TD: Tensor, _: Tensor) -> tuple[Tensor, ...]:
-    grad_x_TD, grad_W_1, grad_b_1, grad_W_2, grad_b_2 = _feed_forward_backward(grad_TD, *ctx.saved_tensors)
-    return grad_x_TD, grad_W_1, grad_b_1.to(ctx.bias_dtype), grad_W_2, grad_b_2.to(ctx.bias_dtype)
-
-
-_feed_forward.register_autograd(_grad, setup_context=_keep)
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, ...]:
+        x_TD, hidden_TF, W_1_FD, W_2_DF = ctx.saved_tensors
+        grad_TD = grads[0].contiguous()
+        grad_hidden_TF, grad_b_1_F = _through_relu(grad_TD, W_2_DF.contiguous(), hidden_TF)
+        return (
+            grad_hidden_TF @ W_1_FD,
+            grad_hidden_TF.T @ x_TD,
+            grad_b_1_F.to(W_1_FD.dtype),
+            grad_TD.T @ hidden_TF,
+            column_sums(grad_TD).to(W_2_DF.dtype),
+        )
 
 
 def feed_forward(x_TD: Tensor, W_1_FD: Tensor, b_1_F: Tensor, W_2_DF: Tensor, b_2_D: Tensor) -> Tensor:
     """Equation 2 in the type of x; the matrices are those of `nn.Linear`, output × input."""
     weights = (weight.to(x_TD.dtype) for weight in (W_1_FD, b_1_F, W_2_DF, b_2_D))
-    output_TD: Tensor = _feed_forward(x_TD, *weights)[0]
+    output_TD: Tensor = _FeedForward.apply(x_TD, *weights)  # type: ignore[no-untyped-call]
     return output_TD

@@ -11,8 +11,6 @@ so that each row needs nothing but itself and its twin. It knows no batches: who
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 import triton
 import triton.language as tl
@@ -20,13 +18,12 @@ from torch import Tensor
 
 from heedful.fast.cuda.cross_entropy import (
     NUM_WARPS,
-    chunk_rows_of,
+    ProjectedLoss,
     clear_row,
     exp,
     log,
-    product,
+    needs_gradient,
     smoothed_loss,
-    sum_dtype_of,
     weigh,
 )
 from heedful.fast.cuda.sums import accumulator, wide
@@ -108,60 +105,6 @@ def _twin_loss_row(
         )
 
 
-@torch.library.custom_op("heedful::projected_twin_loss", mutates_args=())
-def _projected_twin_loss(
-    hidden_TD: Tensor,
-    weight_VD: Tensor,
-    target_T: Tensor,
-    twin_T: Tensor,
-    label_smoothing: float,
-    r_drop: float,
-    with_gradient: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """The sums of trained loss, smoothed loss and negative log-likelihood, and the gradients of the first."""
-    num_rows, num_columns = hidden_TD.size(0), weight_VD.size(0)
-    narrow_VD = weight_VD.to(hidden_TD.dtype)
-    smoothed_T = hidden_TD.new_empty(num_rows, dtype=wide(hidden_TD.dtype))
-    nll_T, divergence_T = torch.empty_like(smoothed_T), torch.empty_like(smoothed_T)
-    grad_hidden_TD = hidden_TD.new_empty(hidden_TD.shape if with_gradient else (0,))
-    grad_weight_VD: Tensor | None = None
-    chunk_rows, sum_dtype = chunk_rows_of(hidden_TD, num_columns), sum_dtype_of(hidden_TD, weight_VD)
-    for begin in range(0, num_rows, chunk_rows):
-        rows = slice(begin, min(begin + chunk_rows, num_rows))
-        logits_TV = hidden_TD[rows] @ narrow_VD.T
-        twins_TV = hidden_TD.index_select(0, twin_T[rows]) @ narrow_VD.T
-        _twin_loss_row[(logits_TV.size(0),)](
-            logits_TV, twins_TV, target_T[rows], smoothed_T[rows], nll_T[rows], divergence_T[rows],
-            NUM_COLUMNS=num_columns, SMOOTHING=label_smoothing, R_DROP=r_drop, WITH_GRADIENT=with_gradient,
-            ACCUMULATE=accumulator(hidden_TD.dtype),
-            BLOCK=min(BLOCK_COLUMNS, triton.next_power_of_2(num_columns)), num_warps=NUM_WARPS,
-        )  # fmt: skip
-        if with_gradient:
-            torch.mm(logits_TV, narrow_VD, out=grad_hidden_TD[rows])
-            grad_weight_VD = product(logits_TV.T, hidden_TD[rows], grad_weight_VD, sum_dtype)
-    if grad_weight_VD is None:
-        grad_weight_VD = weight_VD.new_empty(0, dtype=sum_dtype)
-    smoothed = smoothed_T.sum()
-    trained = smoothed + 0.5 * r_drop * divergence_T.sum()
-    return trained, smoothed, nll_T.sum(), grad_hidden_TD, grad_weight_VD
-
-
-def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    ctx.set_materialize_grads(False)  # nobody asks for a gradient of the gradients
-    ctx.weight_dtype = inputs[1].dtype
-    ctx.save_for_backward(output[3], output[4])
-
-
-def _grad(ctx: Any, grad_trained: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
-    grad_hidden_TD, grad_weight_VD = ctx.saved_tensors
-    assert grad_hidden_TD.numel(), "the gradient was not asked for in the forward pass"
-    scaled_TD = (grad_hidden_TD * grad_trained).to(grad_hidden_TD.dtype)
-    return scaled_TD, (grad_weight_VD * grad_trained).to(ctx.weight_dtype), None, None, None, None, None
-
-
-_projected_twin_loss.register_autograd(_grad, setup_context=_keep)
-
-
 def projected_twin_loss(
     hidden_TD: Tensor, weight_VD: Tensor, target_T: Tensor, twin_T: Tensor, *, label_smoothing: float, r_drop: float
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -170,8 +113,25 @@ def projected_twin_loss(
 
     Twins are twins of one another. No gradient flows through the second and the third.
     """
-    with_gradient = torch.is_grad_enabled() and (hidden_TD.requires_grad or weight_VD.requires_grad)
-    trained, smoothed, nll, _, _ = _projected_twin_loss(
-        hidden_TD, weight_VD, target_T, twin_T, label_smoothing, r_drop, with_gradient
+    with_gradient, num_columns = needs_gradient(hidden_TD, weight_VD), weight_VD.size(0)
+    narrow_VD = weight_VD.detach().to(hidden_TD.dtype)
+    smoothed_T = hidden_TD.new_empty(hidden_TD.size(0), dtype=wide(hidden_TD.dtype))
+    nll_T, divergence_T = torch.empty_like(smoothed_T), torch.empty_like(smoothed_T)
+
+    def loss_rows(rows: slice, logits_TV: Tensor) -> None:
+        twins_TV = hidden_TD.index_select(0, twin_T[rows]) @ narrow_VD.T
+        _twin_loss_row[(logits_TV.size(0),)](
+            logits_TV, twins_TV, target_T[rows], smoothed_T[rows], nll_T[rows], divergence_T[rows],
+            NUM_COLUMNS=num_columns, SMOOTHING=label_smoothing, R_DROP=r_drop, WITH_GRADIENT=with_gradient,
+            ACCUMULATE=accumulator(hidden_TD.dtype),
+            BLOCK=min(BLOCK_COLUMNS, triton.next_power_of_2(num_columns)), num_warps=NUM_WARPS,
+        )  # fmt: skip
+
+    def sums() -> tuple[Tensor, ...]:
+        smoothed = smoothed_T.sum()
+        return smoothed + 0.5 * r_drop * divergence_T.sum(), smoothed, nll_T.sum()
+
+    trained, smoothed, nll = ProjectedLoss.apply(  # type: ignore[no-untyped-call]
+        hidden_TD, weight_VD, with_gradient, loss_rows, sums
     )
-    return trained, smoothed.detach(), nll.detach()
+    return trained, smoothed, nll
