@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +28,8 @@ HOURS, DAYS = 2 * 3600, 48 * 3600
 DEEPEST = 8  # layers of a stack in the paper (table 3, C)
 CHUNK = 65_536  # sentences at a time
 
-TokenCounts = npt.NDArray[np.int64]
+TokenCounts: TypeAlias = npt.NDArray[np.int64]
+Check: TypeAlias = Callable[[Config], Iterable[str]]
 
 
 def cautions(
@@ -37,38 +39,35 @@ def cautions(
 
     Without its run a model knows the names of its text alone: two files may have the same one.
     """
-    found = _same_files(config) if run else []
-    found += _schedule(config, checkpoint_steps(run) if run else []) + _patience(config)
+    found = [*_same_files(config)] if run else []
+    found += [*_schedule(config, checkpoint_steps(run) if run else []), *_patience(config)]
     if train is not None:
         counts_V = token_counts(train, tokenizer.vocab_size)
-        has_words = all(map(has_spaces, (config.data.source_language, config.data.target_language)))
-        found += (_pieces(counts_V, tokenizer) if has_words else []) + _bytes(counts_V, tokenizer)
-        found += _unused(counts_V, tokenizer)
-    if train is not None and valid is not None:
-        found += _overlap(train, valid)
+        if all(map(has_spaces, (config.data.source_language, config.data.target_language))):
+            found += _pieces(counts_V, tokenizer)
+        found += [*_bytes(counts_V, tokenizer), *_unused(counts_V, tokenizer)]
+        found += _overlap(train, valid) if valid is not None else ()
     return found
 
 
 def cautions_at_start(config: Config, device: str) -> list[str]:
     """What can be known before a run has begun."""
-    found = _same_files(config) + _same_validation(config) + _languages(config)
-    found += _schedule(config, []) + _patience(config)
-    of_device = {"cpu": _long_on_cpu, "cuda": _plain_on_gpu}
-    return found + (of_device[device](config) if device in of_device else [])
+    checks: list[Check] = [_same_files, _same_validation, _languages, _schedule, _patience]
+    checks += {"cpu": [_long_on_cpu], "cuda": [_plain_on_gpu]}.get(device, [])
+    return [caution for check in checks for caution in check(config)]
 
 
-def cautions_of_new_weights(config: Config) -> list[str]:
+def cautions_of_new_weights(config: Config) -> Iterator[str]:
     """What matters to a run that does not go on from a model."""
     if not isinstance(config.model, ModelConfig):
-        return []
+        return
     stacks = {"an encoder": config.model.encoder_layers, "a decoder": config.model.decoder_layers}
     deep = [f"{name} of {layers} layers" for name, layers in stacks.items() if layers > DEEPEST]
-    if not deep or config.train.depth_scaled_init:
-        return []
-    return [
-        f"{' and '.join(deep)}: deeper than any of the paper's, the model may never learn to read the source; "
-        f"--set train.depth_scaled_init=true helps"
-    ]
+    if deep and not config.train.depth_scaled_init:
+        yield (
+            f"{' and '.join(deep)}: deeper than any of the paper's, the model may never learn to read the source; "
+            f"--set train.depth_scaled_init=true helps"
+        )
 
 
 def _same_files(config: Config) -> list[str]:
@@ -82,41 +81,38 @@ def _same_validation(config: Config) -> list[str]:
     return [f"{path} is both training and validation text: validation scores are too good" for path in sorted(both)]
 
 
-def _languages(config: Config) -> list[str]:
-    """They come from the names of the files (train.en), unless told, as many a recipe does."""
+def _languages(config: Config) -> Iterator[str]:
+    """They come from the names of the files (train.en) unless they are set, as many a recipe does."""
     data = config.data
-    if not data.source:
-        return []
     if data.source_language and data.target_language:
-        return _other_languages(data)
-    names = " and ".join((*data.source[:1], *data.target[:1]))
-    return [
-        f"the names of {names} do not say the languages, which heedful serve needs: "
-        f"--set data.source_language=en --set data.target_language=de, or name the files so (train.en, train.de)"
-    ]
+        yield from _other_languages(data)
+    elif data.source:
+        names = " and ".join((*data.source[:1], *data.target[:1]))
+        yield (
+            f"the names of {names} do not say the languages, which heedful serve needs: "
+            f"--set data.source_language=en --set data.target_language=de, or name the files so (train.en, train.de)"
+        )
 
 
-def _other_languages(data: DataConfig) -> list[str]:
+def _other_languages(data: DataConfig) -> Iterator[str]:
     """A recipe of one pair of languages that is given the files of another one."""
     said, told = languages_of(data.source, data.target), (data.source_language, data.target_language)
-    if _are_the_same(said, told):
-        return []
-    settings = zip(("data.source_language", "data.target_language"), said, told, strict=True)
-    remedy = " ".join(f"--set {setting}={name or code}" for setting, name, code in settings)
-    names = " and ".join(name or "nothing" for name in said)
-    return [
-        f"the names of the files say {names}, the settings {told[0]} and {told[1]}, and the model will be called so; "
-        f"if the names are right: {remedy}"
-    ]
+    if data.source and not _are_the_same(said, told):
+        settings = zip(("data.source_language", "data.target_language"), said, told, strict=True)
+        remedy = " ".join(f"--set {setting}={name or code}" for setting, name, code in settings)
+        names = " and ".join(name or "nothing" for name in said)
+        yield (
+            f"the names of the files say {names}, the settings {told[0]} and {told[1]}, and the model will be called "
+            f"so; if the names are right: {remedy}"
+        )
 
 
-def cautions_of_test(data: DataConfig, source: Path, reference: Path) -> list[str]:
+def cautions_of_test(data: DataConfig, source: Path, reference: Path) -> Iterator[str]:
     """Test files that are not of the model's languages, by their names: most often the two are swapped."""
     said, told = languages_of([str(source)], [str(reference)]), (data.source_language, data.target_language)
-    if _are_the_same(said, told):
-        return []
-    names = " to ".join(name or "nothing" for name in said)
-    return [f"the names of {source} and {reference} say {names}, the model translates {told[0]} to {told[1]}"]
+    if not _are_the_same(said, told):
+        names = " to ".join(name or "nothing" for name in said)
+        yield f"the names of {source} and {reference} say {names}, the model translates {told[0]} to {told[1]}"
 
 
 def _are_the_same(said: tuple[str, str], told: tuple[str, str]) -> bool:
@@ -125,62 +121,56 @@ def _are_the_same(said: tuple[str, str], told: tuple[str, str]) -> bool:
     return all(not name or not code or base_language(name) == base_language(code) for name, code in both)
 
 
-def _long_on_cpu(config: Config) -> list[str]:
+def _long_on_cpu(config: Config) -> Iterator[str]:
     """Forward and backward take about 6 operations for each parameter and token."""
     train, parameters = config.train, count(shapes_of_new(config.model, config.tokenizer.vocab_size))
     operations = 6 * parameters * train.steps * train.batch_tokens
     seconds = operations / (CPU_SPEED * torch.get_num_threads())
-    if seconds < HOURS:
-        return []
-    return [
-        f"{train.steps:,} steps of {train.batch_tokens:,} tokens with {parameters / 1e6:.0f} million parameters take "
-        f"{'days' if seconds >= DAYS else 'hours'} on a CPU; --preset tiny is meant for one; --dry-run says how long"
-    ]
+    if seconds >= HOURS:
+        yield (
+            f"{train.steps:,} steps of {train.batch_tokens:,} tokens with {parameters / 1e6:.0f} million parameters "
+            f"take {'days' if seconds >= DAYS else 'hours'} on a CPU; --preset tiny is meant for one; --dry-run says "
+            f"how long"
+        )
 
 
-def _plain_on_gpu(config: Config) -> list[str]:
-    """On the machine that has it: a plan may be for another one. Precisions but bf16 are not the kernels' at all."""
+def _plain_on_gpu(config: Config) -> Iterator[str]:
+    """Only on the machine with the GPU: a plan may be for another one. The kernels support only bf16."""
     if not torch.cuda.is_available() or config.train.precision not in ("auto", "bf16"):
-        return []
-    lack = lack_of_kernels(torch.device("cuda"), config.model)
-    if not lack:
-        return []
-    return [f"our kernels want {lack}; training goes on without them, and takes several times as long"]
+        return
+    if lack := lack_of_kernels(torch.device("cuda"), config.model):
+        yield f"our kernels want {lack}; training goes on without them, and takes several times as long"
 
 
-def _schedule(config: Config, steps: list[int]) -> list[str]:
+def _schedule(config: Config, steps: Sequence[int] = ()) -> Iterator[str]:
     train, last = config.train, max(steps, default=config.train.steps)
     if train.steps <= train.warmup_steps:
-        return [
+        yield (
             f"train.steps = {train.steps:,} never leaves the warm-up (train.warmup_steps = {train.warmup_steps:,}): "
             f"the learning rate never reaches its peak; train longer or lower train.warmup_steps"
-        ]
-    if train.cooldown_steps > (most := train.steps - train.warmup_steps + 1):
-        return [
+        )
+    elif train.cooldown_steps > (most := train.steps - train.warmup_steps + 1):
+        yield (
             f"train.cooldown_steps = {train.cooldown_steps:,} takes the learning rate down before the warm-up is over: "
             f"it never reaches its peak; train longer or lower it, to {most:,} at most"
-        ]
-    if last <= train.warmup_steps:
+        )
+    elif last <= train.warmup_steps:
         done = counted(last, "step")
-        return [f"the run has done {done} of its warm-up (train.warmup_steps = {train.warmup_steps:,}); go on"]
-    return []
+        yield f"the run has done {done} of its warm-up (train.warmup_steps = {train.warmup_steps:,}); go on"
 
 
-def _patience(config: Config) -> list[str]:
+def _patience(config: Config) -> Iterator[str]:
     train = config.train
-    if not train.patience:
-        return []
-    if not config.data.valid_source:
-        return [
+    if train.patience and not config.data.valid_source:
+        yield (
             f"train.patience = {train.patience} ends nothing without validation text; give it with "
             f"--valid-source and --valid-target"
-        ]
-    if train.cooldown_steps:
-        return [
+        )
+    elif train.patience and train.cooldown_steps:
+        yield (
             f"train.patience = {train.patience} may end the run before its last train.cooldown_steps = "
             f"{train.cooldown_steps:,} steps; set one of them to 0"
-        ]
-    return []
+        )
 
 
 def token_counts(shards: Shards, vocab_size: int) -> TokenCounts:
@@ -198,26 +188,24 @@ def _chunks(side: Side, num_sentences: int) -> Iterator[tuple[TokenCounts, Token
         yield ids_T.astype(np.int64), lengths_N.astype(np.int64)
 
 
-def _pieces(counts_V: TokenCounts, tokenizer: Tokenizer) -> list[str]:
+def _pieces(counts_V: TokenCounts, tokenizer: Tokenizer) -> Iterator[str]:
     pieces = tokenizer.pieces(range(tokenizer.vocab_size))
     begins_V = np.array([piece.startswith(SPACE) for piece in pieces])
     per_word = (counts_V.sum() - counts_V[tokenizer.eos_id]) / max(1, counts_V[begins_V].sum())
-    if per_word < PIECES_PER_WORD:
-        return []
-    return [
-        f"the vocabulary does not fit the text: {per_word:.1f} pieces a word; learn one from this text (no "
-        f"tokenizer.model) or raise tokenizer.vocab_size"
-    ]
+    if per_word >= PIECES_PER_WORD:
+        yield (
+            f"the vocabulary does not fit the text: {per_word:.1f} pieces a word; learn one from this text (no "
+            f"tokenizer.model) or raise tokenizer.vocab_size"
+        )
 
 
-def _bytes(counts_V: TokenCounts, tokenizer: Tokenizer) -> list[str]:
+def _bytes(counts_V: TokenCounts, tokenizer: Tokenizer) -> Iterator[str]:
     share = counts_V[_are_bytes(tokenizer)].sum() / max(1, counts_V.sum())
-    if share < BYTE_SHARE:
-        return []
-    return [
-        f"the vocabulary does not fit the text: {share:.1%} of the tokens are single bytes of characters that it "
-        f"lacks; learn one from this text (no tokenizer.model)"
-    ]
+    if share >= BYTE_SHARE:
+        yield (
+            f"the vocabulary does not fit the text: {share:.1%} of the tokens are single bytes of characters that it "
+            f"lacks; learn one from this text (no tokenizer.model)"
+        )
 
 
 def _are_bytes(tokenizer: Tokenizer) -> npt.NDArray[np.bool_]:
@@ -225,31 +213,29 @@ def _are_bytes(tokenizer: Tokenizer) -> npt.NDArray[np.bool_]:
     return np.array([len(piece) == 6 and piece.startswith("<0x") for piece in pieces])
 
 
-def _unused(counts_V: TokenCounts, tokenizer: Tokenizer) -> list[str]:
-    """Pieces that are part of a longer one that occurs are steps on the way to it, and no mistake."""
+def _unused(counts_V: TokenCounts, tokenizer: Tokenizer) -> Iterator[str]:
+    """A piece that is part of a longer one which occurs is a step on the way to it, and no mistake."""
     ordinary_V = ~_are_bytes(tokenizer)
     ordinary_V[[tokenizer.eos_id, tokenizer.unk_id]] = False
     used = "\n".join(tokenizer.pieces(np.flatnonzero(counts_V)))
     unused = tokenizer.pieces(np.flatnonzero(ordinary_V & (counts_V == 0)))
     never = [piece for piece in unused if piece not in used]
-    if len(never) < UNUSED_SHARE * ordinary_V.sum():
-        return []
-    return [
-        f"{len(never):,} of {ordinary_V.sum():,} tokens never occur in the training text (such as "
-        f"{' '.join(never[:5])}): their embeddings are noise; learn the vocabulary from this text"
-    ]
+    if len(never) >= UNUSED_SHARE * ordinary_V.sum():
+        yield (
+            f"{len(never):,} of {ordinary_V.sum():,} tokens never occur in the training text (such as "
+            f"{' '.join(never[:5])}): their embeddings are noise; learn the vocabulary from this text"
+        )
 
 
-def _overlap(train: Shards, valid: Shards) -> list[str]:
+def _overlap(train: Shards, valid: Shards) -> Iterator[str]:
     known = np.unique(np.concatenate(list(_digests(train))))
     digests_N = np.concatenate(list(_digests(valid)))
     seen = int(np.isin(digests_N, known).sum())
-    if not seen:
-        return []
-    return [
-        f"{seen:,} of {len(valid):,} validation pairs are in the training text too ({seen / len(valid):.1%}): "
-        f"validation scores are too good; take them out of one"
-    ]
+    if seen:
+        yield (
+            f"{seen:,} of {len(valid):,} validation pairs are in the training text too ({seen / len(valid):.1%}): "
+            f"validation scores are too good; take them out of one"
+        )
 
 
 def _digests(shards: Shards) -> Iterator[npt.NDArray[np.uint64]]:

@@ -112,9 +112,9 @@ def test_patience_that_has_nothing_to_wait_for_is_named(tokenizer: Tokenizer) ->
 def test_a_stack_deeper_than_the_papers_is_named_unless_its_weights_are_scaled(
     model: dict[str, int], begins: str | None
 ) -> None:
-    found = cautions_of_new_weights(resolve({"model": model}))
+    found = list(cautions_of_new_weights(resolve({"model": model})))
     assert [text.startswith(begins or "-") for text in found] == [True] * bool(begins)
-    assert cautions_of_new_weights(resolve({"model": model, "train": {"depth_scaled_init": True}})) == []
+    assert not list(cautions_of_new_weights(resolve({"model": model, "train": {"depth_scaled_init": True}})))
 
 
 @pytest.mark.parametrize("name", PRESETS)
