@@ -3,7 +3,7 @@
 | file | section |
 |---|---|
 | `interface.py` | what every family of models can do |
-| `packed.py`, `layout.py`, `groups.py` | a batch without padding, and which of its rows may look at which |
+| `packed.py`, `layout.py` | a batch without padding, and which of its rows may look at which |
 | `embedding.py` | §3.4 embeddings, §3.5 positional encoding |
 | `attention.py` | §3.2 scaled dot-product and multi-head attention |
 | `feed_forward.py` | §3.3 position-wise feed-forward networks |

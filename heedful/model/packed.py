@@ -15,8 +15,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from heedful.model.groups import make_groups
-from heedful.model.layout import Layout, Lengths
+from heedful.model.layout import Layout, Lengths, make_groups
 
 TokenIds: TypeAlias = npt.NDArray[np.int64]
 

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.model.groups import LIKE_LENGTH, SMALL_GROUP_CELLS, make_groups
+from heedful.model.layout import LIKE_LENGTH, SMALL_GROUP_CELLS, make_groups
 from heedful.model.packed import pack_source, pack_target, positions_of, shift_right
 
 lengths = st.lists(st.integers(1, 90), min_size=1, max_size=40).map(np.array)

@@ -22,9 +22,8 @@ from heedful.errors import DataError
 from heedful.model.attention import CrossAttention, attention, plain_attention, recorded
 from heedful.model.embedding import LearnedPositions, SinusoidalPositions, sinusoids
 from heedful.model.feed_forward import FeedForward
-from heedful.model.groups import Groups, grouped_attention, make_groups
 from heedful.model.layers import DecoderLayer, EncoderLayer
-from heedful.model.layout import Lengths
+from heedful.model.layout import Groups, Lengths, grouped_attention, make_groups
 from heedful.model.packed import Packed, pack_source, pack_target, shift_right
 from heedful.model.sizes import count, shapes_of_new
 from heedful.model.transformer import Transformer

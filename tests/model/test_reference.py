@@ -17,10 +17,9 @@ from heedful.errors import ConfigError
 from heedful.inspection.doctor import examine
 from heedful.model.attention import MultiHeadAttention
 from heedful.model.checkpoint import load_model
-from heedful.model.groups import make_groups
 from heedful.model.interface import TranslationModel
 from heedful.model.layers import DecoderLayer, EncoderLayer
-from heedful.model.layout import Lengths
+from heedful.model.layout import Lengths, make_groups
 from heedful.model.packed import TokenIds, pack_source, pack_target, shift_right
 from heedful.model.transformer import Transformer
 from heedful.translate.export.marian import (
