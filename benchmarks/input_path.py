@@ -49,7 +49,7 @@ def tokenising(source: Path, target: Path, tokenizer: Path, run: Path) -> dict[s
 def packing(folder: Path) -> dict[str, Any]:
     """Batches for the GPU in target tokens a second, after the first few."""
     from heedful.data.shards import open_shards
-    from heedful.fast.cuda.batches import make_numbered_batch, static_shape
+    from heedful.fast.cuda.packing import make_numbered_batch, static_shape
     from heedful.train.batching import step_batches
 
     shape, shards = static_shape(ROWS, MAX_LENGTH), open_shards(folder)
@@ -97,7 +97,7 @@ def resident_megabytes() -> float:
 
 def memory(folder: Path) -> dict[str, Any]:
     """In a process of its own: before the corpus is opened, and while batches of it are packed."""
-    import heedful.fast.cuda.batches  # noqa: F401 (what a training process has loaded anyway)
+    import heedful.fast.cuda.packing  # noqa: F401 (what a training process has loaded anyway)
 
     before = resident_megabytes()
     speed = packing(folder)

@@ -17,9 +17,8 @@ import torch.distributed as dist
 from torch import Tensor
 
 from heedful.config.settings import ModelConfig, resolve
-from heedful.fast.cuda.batches import NumberedBatch
 from heedful.fast.cuda.gradients import KernelGradients
-from heedful.fast.cuda.packing import fill_pairs, num_pair_numbers
+from heedful.fast.cuda.packing import NumberedBatch, fill_pairs, num_pair_numbers
 from heedful.fast.cuda.tiles import StaticShape
 from heedful.fast.cuda.training_step import CudaStep
 from heedful.model.packed import pack_source, pack_target, shift_right

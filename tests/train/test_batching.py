@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heedful.data.shards import Shards
-from heedful.fast.cuda.batches import make_numbered_batch, static_shape
-from heedful.fast.cuda.packing import view_pairs
+from heedful.fast.cuda.packing import make_numbered_batch, static_shape, view_pairs
 from heedful.model.packed import NO_TARGET
 from heedful.train.batching import (
     Batch,

@@ -37,8 +37,7 @@ def sums_by_rows(
 ) -> Tensor:
     """`row_sums(hidden_TD @ weight_VD.T, target_T)`, at most so many rows at a time.
 
-    Where all rows stand there once and then all of them again, with none behind them, a row is computed beside its
-    copies.
+    If the batch repeats its rows `copies` times, each row is computed together with its repeats.
     """
     assert (target_T.unflatten(0, (copies, -1)) == target_T[: len(target_T) // copies]).all(), "copies are alike"
     sums: Tensor = _SumsByRows.apply(row_sums, hidden_TD, weight_VD, target_T, rows, copies)  # type: ignore[no-untyped-call]

@@ -26,7 +26,7 @@ from heedful.fast.cuda.cached_step import place_rows
 from heedful.fast.cuda.graphs import captured
 from heedful.fast.cuda.slots import NO_HYPOTHESIS, NOT_DONE, Found, empty_found, empty_slots, enter, trace_back
 from heedful.fast.cuda.static_decoder import StaticDecoder
-from heedful.fast.cuda.tiles import ALIGNMENT, StaticShape, fill_tiles, num_numbers, view_tiles
+from heedful.fast.cuda.tiles import StaticShape, aligned, fill_tiles, num_numbers, view_tiles, write_tables
 from heedful.model.packed import Packed, positions_of
 from heedful.model.transformer import Transformer
 from heedful.translate.search import FREE, BeamRule, Hypothesis
@@ -155,7 +155,7 @@ class CapturedSearch:
     def _admit(self, newcomers: Sequence[Newcomer], rows: int) -> None:
         shape = next(shape for most, shape in self._shape_of_rows.items() if rows <= most)
         if shape.rows not in self._entrances:
-            self._entrances[shape.rows] = _Entrance(_num_entering(shape), self.slots.done_N.device)
+            self._entrances[shape.rows] = _Entrance(sum(_sizes_entering(shape)), self.slots.done_N.device)
         entrance = self._entrances[shape.rows]
         with entrance.filled() as numbers:
             self._fill(numbers, newcomers, shape)
@@ -172,26 +172,13 @@ class CapturedSearch:
         is_eos[np.cumsum(lengths) - 1] = True
         ids[~is_eos] = list(chain.from_iterable(sources))
         positions = positions_of(lengths)
-        parts = (
-            (ids, 0, shape.rows),
-            (positions, 0, shape.rows),
-            (np.repeat(slots * self.capacity, lengths) + positions, -1, shape.rows),
-            (slots, -1, _aligned(shape.sentences)),
-            (lengths, 0, _aligned(shape.sentences)),
-            (limits, 0, _aligned(shape.sentences)),
-        )
-        begin = 0
-        for values, padding, size in parts:
-            numbers[begin : begin + len(values)] = values
-            numbers[begin + len(values) : begin + size] = padding
-            begin += size
-        fill_tiles(numbers[begin:], lengths, lengths, causal=False, shape=shape)
+        rows = np.repeat(slots * self.capacity, lengths) + positions
+        tables = ((ids, 0), (positions, 0), (rows, -1), (slots, -1), (lengths, 0), (limits, 0))
+        of_tiles = write_tables(numbers, tables, _sizes_entering(shape)[:-1])
+        fill_tiles(of_tiles, lengths, lengths, causal=False, shape=shape)
 
     def _enter(self, numbers_I: Tensor, shape: StaticShape) -> None:
-        rows, sentences = shape.rows, _aligned(shape.sentences)
-        ids_T, positions_T, row_T, slot_A, length_A, limit_A, tiles_I = numbers_I.split(
-            [rows] * 3 + [sentences] * 3 + [num_numbers(shape)]
-        )
+        ids_T, positions_T, row_T, slot_A, length_A, limit_A, tiles_I = numbers_I.split(_sizes_entering(shape))
         source = Packed(ids_T, positions_T, shape.longest, view_tiles(tiles_I, causal=False, shape=shape))
         self.decoder.encode(source, row_T, self.caches)
         place_rows(length_A[:, None], slot_A, self.caches.length_N[:, None])
@@ -305,9 +292,6 @@ def _budget(device: torch.device) -> float:
     return min(SHARE_OF_MEMORY * total, free / 2)
 
 
-def _num_entering(shape: StaticShape) -> int:
-    return 3 * shape.rows + 3 * _aligned(shape.sentences) + num_numbers(shape)
-
-
-def _aligned(size: int) -> int:
-    return -(-size // ALIGNMENT) * ALIGNMENT
+def _sizes_entering(shape: StaticShape) -> list[int]:
+    """Of tokens, their positions and places; of slots, lengths and limits; and of the tiles."""
+    return [shape.rows] * 3 + [aligned(shape.sentences)] * 3 + [num_numbers(shape)]

@@ -46,7 +46,7 @@ class CudaEngine(TorchEngine):
             yield from super().translate_windows(windows, options)
             return
         with self.explained("a smaller beam needs less"):
-            yield from in_order(self._by_kernels(enumerate(chain.from_iterable(windows)), options))
+            yield from by_number(self._by_kernels(enumerate(chain.from_iterable(windows)), options))
 
     def translate_batch(
         self, requests: Sequence[Request], options: SearchOptions
@@ -75,8 +75,8 @@ def _is_for_kernels(options: SearchOptions) -> bool:
     return options.sampling is None and options.beam_size <= MAX_WIDTH
 
 
-def in_order(found: Iterator[tuple[int, list[Hypothesis]]]) -> Iterator[list[Hypothesis]]:
-    """By their numbers, from 0; whoever comes early waits."""
+def by_number(found: Iterator[tuple[int, list[Hypothesis]]]) -> Iterator[list[Hypothesis]]:
+    """The hypotheses in the order of their numbers, from 0."""
     early: dict[int, list[Hypothesis]] = {}
     due = 0
     for number, hypotheses in found:

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from heedful.config.settings import Config
 from heedful.data.shards import Shards
-from heedful.fast.cuda.batches import NumberedBatch, make_numbered_batch, static_shape
+from heedful.fast.cuda.packing import NumberedBatch, make_numbered_batch, static_shape
 from heedful.fast.cuda.training_step import CudaStep
 from heedful.model.transformer import Transformer
 from heedful.train.batching import PairNumbers

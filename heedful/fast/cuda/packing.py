@@ -5,11 +5,26 @@ The twin of `pack_source` and `pack_target` in `model/packed.py`, with `Tiles` f
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+import torch
 from torch import Tensor
 
-from heedful.fast.cuda.tiles import ALIGNMENT, StaticShape, TileNumbers, fill_tiles, num_numbers, view_tiles
+from heedful.data.shards import Shards
+from heedful.fast.cuda.tiles import (
+    ALIGNMENT,
+    StaticShape,
+    TileNumbers,
+    fill_tiles,
+    num_numbers,
+    view_tiles,
+    write_tables,
+)
 from heedful.model.layout import Lengths
 from heedful.model.packed import NO_TARGET, Packed, TokenIds, positions_of, shift_right
+from heedful.train.batching import PairNumbers, most_sentences
+
+WHOLE_TILES = 128  # rows are rounded up to this, so that matrix products have whole tiles
 
 
 def num_pair_numbers(shape: StaticShape) -> int:
@@ -34,18 +49,10 @@ def fill_pairs(
         (positions_of(target_lengths_N), 0),
         (target_T, NO_TARGET),
     )
-    for i, (values, padding) in enumerate(rows):
-        begin = i * shape.rows
-        numbers_I[begin : begin + len(values)] = values
-        numbers_I[begin + len(values) : begin + shape.rows] = padding
-    lengths = (
-        (source_lengths_N, source_lengths_N, False),
-        (target_lengths_N, target_lengths_N, True),
-        (target_lengths_N, source_lengths_N, False),
-    )
-    for i, (queries_N, keys_N, causal) in enumerate(lengths):
-        begin, size = 5 * shape.rows + i * num_numbers(shape), num_numbers(shape)
-        fill_tiles(numbers_I[begin : begin + size], queries_N, keys_N, causal=causal, shape=shape)
+    of_tiles = write_tables(numbers_I, rows, [shape.rows] * len(rows)).reshape(3, -1)
+    fill_tiles(of_tiles[0], source_lengths_N, source_lengths_N, causal=False, shape=shape)
+    fill_tiles(of_tiles[1], target_lengths_N, target_lengths_N, causal=True, shape=shape)
+    fill_tiles(of_tiles[2], target_lengths_N, source_lengths_N, causal=False, shape=shape)
 
 
 def view_pairs(numbers_I: Tensor, shape: StaticShape) -> tuple[Packed, Packed, Tensor]:
@@ -61,3 +68,25 @@ def view_pairs(numbers_I: Tensor, shape: StaticShape) -> tuple[Packed, Packed, T
     source = Packed(source_T, source_positions_T, shape.longest, source_tiles)
     target_in = Packed(target_in_T, target_positions_T, shape.longest, target_tiles, cross_tiles)
     return source, target_in, target_out_T
+
+
+@dataclass(frozen=True, slots=True)
+class NumberedBatch:
+    """A micro-batch for a GPU: everything in one array of a fixed size, which `view_pairs` reads."""
+
+    numbers_I: Tensor
+    num_target_tokens: int
+
+
+def make_numbered_batch(shape: StaticShape, shards: Shards, pairs_N: PairNumbers) -> NumberedBatch:
+    """The pairs with these numbers, in pinned memory where there is a GPU, so that copying them holds up nobody."""
+    numbers_I = torch.empty(num_pair_numbers(shape), dtype=torch.int32, pin_memory=torch.cuda.is_available())
+    target_T, target_lengths_N = shards.target.gather(pairs_N)
+    fill_pairs(numbers_I.numpy(), *shards.source.gather(pairs_N), target_T, target_lengths_N, shape)
+    return NumberedBatch(numbers_I, len(target_T))
+
+
+def static_shape(rows: int, max_length: int, *, copies: int = 1) -> StaticShape:
+    """The shape that holds every micro-batch of at most `rows` tokens a side, where each pair stands `copies` times."""
+    aligned = -(-rows // WHOLE_TILES) * WHOLE_TILES
+    return StaticShape(rows=aligned, sentences=copies * most_sentences(rows // copies), longest=max_length + 1)

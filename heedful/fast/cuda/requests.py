@@ -46,13 +46,8 @@ class RequestQueue:
         too_long: Callable[[list[tuple[int, Request]]], Iterator[tuple[int, list[Hypothesis]]]],
         with_tokens: bool,
     ) -> None:
-        self.searches, self.rule, self.limit, self.too_long, self.with_tokens = (
-            searches,
-            rule,
-            limit,
-            too_long,
-            with_tokens,
-        )
+        self.searches, self.rule, self.limit = searches, rule, limit
+        self.too_long, self.with_tokens = too_long, with_tokens
         self._requests, self._is_read = iter(requests), False
         self._under_way: dict[int, None] = {}  # numbers of requests, the oldest first
         self._waiting: dict[int, deque[Waiting]] = {}  # by the capacity that they need; 0: more than any search has

@@ -1,6 +1,6 @@
 """Which rows of a packed batch may look at which, as the CUDA kernels want it: tables of a fixed size.
 
-The counterpart of `Groups` in `model/groups.py`, and like it it knows lengths only. Whole sentences that follow one
+The counterpart of `Groups` in `model/layout.py`, and like it it knows lengths only. Whole sentences that follow one
 another are put into one tile of at most `TILE` query rows and `TILE` key rows; a sentence longer than that is *long*
 and takes several tiles. Every size follows from a `StaticShape`, never from the batch, so that the compiler and a CUDA
 graph see one shape; what is left over is empty. All tables lie in one int32 array, so that a batch reaches the GPU in
@@ -12,6 +12,7 @@ to itself (causal), or its source sentence. A row behind the last sentence sees 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -23,6 +24,7 @@ from torch import Tensor
 from heedful.model.layout import Lengths
 
 TileNumbers: TypeAlias = npt.NDArray[np.int32]
+Table: TypeAlias = npt.NDArray[np.int32] | npt.NDArray[np.int64]
 
 TILE = 64
 ALIGNMENT = 4  # tables begin at multiples of 16 bytes, so that a row of a tile table is one load
@@ -47,9 +49,7 @@ class StaticShape:
 
     @property
     def num_whole_tiles(self) -> int:
-        """So many tiles of whole sentences there are room for: if they are two thirds full, as they are. More of them
-        are rare, and are done like long ones.
-        """
+        """Room for tiles of whole sentences, if they are two thirds full. Those beyond it are treated as long tiles."""
         return _tiles_in(3 * self.rows // 2) + 1
 
 
@@ -87,7 +87,7 @@ class Tiles:
 
 def num_numbers(shape: StaticShape) -> int:
     """How many numbers a layout takes."""
-    return sum(_aligned(size) for size in _sizes(shape))
+    return sum(aligned(size) for size in _sizes(shape))
 
 
 def make_tiles(query_lengths_N: Lengths, key_lengths_N: Lengths, *, causal: bool, shape: StaticShape) -> Tiles:
@@ -99,7 +99,7 @@ def make_tiles(query_lengths_N: Lengths, key_lengths_N: Lengths, *, causal: bool
 
 def view_tiles(numbers_I: Tensor, *, causal: bool, shape: StaticShape) -> Tiles:
     """The layout that lies in these numbers."""
-    parts = numbers_I.split([_aligned(size) for size in _sizes(shape)])
+    parts = numbers_I.split([aligned(size) for size in _sizes(shape)])
     query_offsets_N, key_offsets_N, first_key_T, end_key_T, query_tiles_I, key_tiles_I, counts_3 = (
         part[:size] for part, size in zip(parts, _sizes(shape), strict=True)
     )
@@ -145,12 +145,17 @@ def fill_tiles(
         (long_keys.ravel(), 0),
         (np.array([len(long_queries), len(long_keys), len(queries)]), 0),
     )
-    begin = 0
-    for (table, padding), size in zip(tables, _sizes(shape), strict=True):
+    write_tables(numbers_I, tables, _sizes(shape))
+
+
+def write_tables(numbers_I: TileNumbers, tables: Sequence[tuple[Table, int]], sizes: Sequence[int]) -> TileNumbers:
+    """Write tables one after the other, each filled up with a number to its size, aligned; returns what is left."""
+    for (table, padding), size in zip(tables, sizes, strict=True):
         assert len(table) <= size, "the bounds on the number of tiles hold for all lengths"
-        numbers_I[begin : begin + len(table)] = table
-        numbers_I[begin + len(table) : begin + _aligned(size)] = padding
-        begin += _aligned(size)
+        numbers_I[: len(table)] = table
+        numbers_I[len(table) : aligned(size)] = padding
+        numbers_I = numbers_I[aligned(size) :]
+    return numbers_I
 
 
 def _sizes(shape: StaticShape) -> tuple[int, ...]:
@@ -158,7 +163,8 @@ def _sizes(shape: StaticShape) -> tuple[int, ...]:
     return offsets, offsets, shape.rows, shape.rows, 4 * shape.num_tiles, 4 * shape.num_tiles, 3
 
 
-def _aligned(size: int) -> int:
+def aligned(size: int) -> int:
+    """The room of a table of this size, so that the next one begins at a multiple of 16 bytes."""
     return -(-size // ALIGNMENT) * ALIGNMENT
 
 
