@@ -76,22 +76,7 @@ class Snapshot:
 # ------------------------------------------------------------------------------------------------------------ writing
 
 
-def _write_files(folder: Path, files: Mapping[str, Mapping[str, Tensor] | str | Path]) -> None:
-    """Write tensors, a text, or a copy of a file under each name."""
-    for name, content in files.items():
-        _write_file(folder / name, content)
-
-
-def _write_file(path: Path, content: Mapping[str, Tensor] | str | Path) -> None:
-    if isinstance(content, Path):
-        shutil.copyfile(content, path)
-    elif isinstance(content, str):
-        path.write_text(content, encoding="utf-8")
-    else:
-        write_tensors(path, content, FORMAT)
-
-
-def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str]) -> None:
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] = FORMAT) -> None:
     """Write a safetensors file with the mode of any new file; safetensors would let only its owner read it."""
     path.touch()
     mode = stat.S_IMODE(path.stat().st_mode)
@@ -112,7 +97,9 @@ def save_checkpoint(run: Path, step: int, snapshot: Snapshot) -> Path:
     folder = step_folder(run, step)
     state = json.dumps(snapshot.state, indent=1) + "\n"
     with explained(folder, CheckpointError), replaced_folder(folder) as temporary:
-        _write_files(temporary, {WEIGHTS: snapshot.weights, MOMENTS: snapshot.moments, STATE: state})
+        write_tensors(temporary / WEIGHTS, snapshot.weights)
+        write_tensors(temporary / MOMENTS, snapshot.moments)
+        (temporary / STATE).write_text(state, encoding="utf-8")
     return folder
 
 
@@ -124,7 +111,9 @@ def save_model(folder: Path, weights: Mapping[str, Tensor], config: Config, toke
 
 def write_model(folder: Path, weights: Mapping[str, Tensor], config: Config, tokenizer: Path) -> None:
     """The files of a model, into a folder that is there. It stands alone: of the text it has the names."""
-    _write_files(folder, {WEIGHTS: weights, CONFIG: layer_to_toml(named_files(config)), TOKENIZER: tokenizer})
+    write_tensors(folder / WEIGHTS, weights)
+    (folder / CONFIG).write_text(layer_to_toml(named_files(config)), encoding="utf-8")
+    shutil.copyfile(tokenizer, folder / TOKENIZER)
 
 
 def prune_checkpoints(run: Path, *, keep_whole: int, keep_weights: int, every: int) -> None:
@@ -228,7 +217,7 @@ def load_weights(model: TranslationModel, weights: Mapping[str, Tensor], origin:
 
 
 def refuse_other_shapes(tensors: Mapping[str, Tensor], expected: Mapping[str, tuple[int, ...]], origin: Path) -> None:
-    """An error that names the first tensor which is missing, or of another shape, or not to be there."""
+    """Raise for the first missing, extra or misshapen tensor."""
     found = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
     different = sorted(name for name in {*expected, *found} if expected.get(name) != found.get(name))
     if different:
