@@ -22,6 +22,7 @@ from torch import Tensor
 from heedful.data.shards import Shards
 from heedful.data.splitmix import GOLDEN_GAMMA, mixed, shifted
 from heedful.model.packed import Packed, pack_source, pack_target, shift_right
+from heedful.train.processes import ALONE, World
 
 PairNumbers: TypeAlias = npt.NDArray[np.int64]
 T = TypeVar("T")
@@ -135,17 +136,6 @@ def micro_batches(shards: Shards, *, seed: int, rows: int) -> Iterator[PairNumbe
         waiting = waiting[first:]
 
 
-@dataclass(frozen=True, slots=True)
-class RankShare:
-    """Of the micro-batches of a step, those that one of several ranks does: numbers rank, rank + W, …"""
-
-    rank: int = 0
-    num_ranks: int = 1
-
-
-ALONE = RankShare()
-
-
 def step_batches(
     shards: Shards,
     make: Callable[[Shards, PairNumbers], B],
@@ -155,18 +145,18 @@ def step_batches(
     num_micro_batches: int,
     copies: int = 1,
     first_step: int = 1,
-    share: RankShare = ALONE,
+    world: World = ALONE,
 ) -> Iterator[list[B]]:
-    """What a rank does in each step from `first_step` on; the steps are the same however many ranks share them.
+    """The micro-batches of one rank in each step from `first_step` on: numbers rank, rank + size, and so on.
 
-    With several copies all pairs of a micro-batch stand there once, and then all of them again.
+    The steps are the same for any number of ranks. With several copies a micro-batch repeats all its pairs.
     """
     parts = micro_batches(shards, seed=seed, rows=rows // copies)
     for _ in range((first_step - 1) * num_micro_batches):
         next(parts)
     while True:
         step = [next(parts) for _ in range(num_micro_batches)]
-        yield [make(shards, np.tile(pairs_N, copies)) for pairs_N in step[share.rank :: share.num_ranks]]
+        yield [make(shards, np.tile(pairs_N, copies)) for pairs_N in step[world.rank :: world.size]]
 
 
 def prefetched(items: Iterator[T], *, depth: int = 4) -> Generator[T]:

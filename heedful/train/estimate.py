@@ -25,7 +25,7 @@ from heedful.model.device import explained_out_of_memory, has_kernels
 from heedful.model.registry import new_model
 from heedful.model.sizes import count, shapes_of_new
 from heedful.train.gradients import make_gradients
-from heedful.train.processes import World
+from heedful.train.processes import ALONE
 from heedful.train.trainer import resolved_precision
 
 WHOLE_MODEL = 12_000_000  # parameters; of larger ones a part is measured
@@ -88,7 +88,7 @@ class _Slice:
         torch.manual_seed(1)
         self.model = new_model(config.model, vocab_size)
         self.model.to(device, torch.float64 if precision == "fp64" else torch.float32).train()
-        self.gradients = make_gradients(self.model, config, precision=precision, world=World())
+        self.gradients = make_gradients(self.model, config, precision=precision, world=ALONE)
 
     @property
     def most_rows(self) -> int:

@@ -22,7 +22,7 @@ from heedful.errors import TrainingError
 from heedful.model.checkpoint import last_whole, step_folder
 from heedful.model.device import explained_out_of_memory
 from heedful.model.interface import TranslationModel
-from heedful.train.batching import RankShare, prefetched, step_batches
+from heedful.train.batching import prefetched, step_batches
 from heedful.train.checkpoint_writer import CheckpointWriter
 from heedful.train.gradients import AnyBatch
 from heedful.train.running_sums import Reading, Sums
@@ -184,7 +184,7 @@ def _written(writer: CheckpointWriter) -> Iterator[CheckpointRecord]:
 
 
 def _batches(trainer: Trainer, shards: Shards) -> Iterator[list[AnyBatch]]:
-    train_config, world = trainer.config.train, trainer.world
+    train_config = trainer.config.train
     return step_batches(
         shards,
         trainer.gradients.make,
@@ -193,7 +193,7 @@ def _batches(trainer: Trainer, shards: Shards) -> Iterator[list[AnyBatch]]:
         num_micro_batches=train_config.micro_batches,
         copies=train_config.copies,
         first_step=trainer.progress.step + 1,
-        share=RankShare(world.rank, world.size),
+        world=trainer.world,
     )
 
 

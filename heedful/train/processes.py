@@ -55,6 +55,9 @@ class World:
             dist.barrier()
 
 
+ALONE = World()
+
+
 def world_from_environment() -> World:
     """What torchrun says of this process; alone if it was not started by torchrun."""
     environment = os.environ
@@ -85,7 +88,7 @@ def backends(device: torch.device) -> str:
 
 
 def load_compiler() -> None:
-    """Before ranks join: loaded while they are joined, as our operators would, it keeps gloo's threads for ever.
+    """Before ranks join: loaded while they are joined, as an optimizer would, it keeps gloo's threads for ever.
 
     So it is in torch 2.13. A thread that holds a tensor when Python ends aborts the process: it seems to have failed.
     """

@@ -17,7 +17,6 @@ from heedful.fast.cuda.packing import make_numbered_batch, static_shape, view_pa
 from heedful.model.packed import NO_TARGET
 from heedful.train.batching import (
     Batch,
-    RankShare,
     derived_seed,
     endless_pairs,
     make_batch,
@@ -27,15 +26,16 @@ from heedful.train.batching import (
     shuffled,
     step_batches,
 )
+from heedful.train.processes import World
 from tests.memory_shards import random_shards, shards
 
 
 def steps(
     data: Shards, num_steps: int, *, first_step: int = 1, rank: int = 0, num_ranks: int = 1, num_micro_batches: int = 2
 ) -> list[list[Batch]]:
-    share = RankShare(rank, num_ranks)
+    world = World(rank, num_ranks)
     stream = step_batches(
-        data, make_batch, seed=3, rows=40, num_micro_batches=num_micro_batches, first_step=first_step, share=share
+        data, make_batch, seed=3, rows=40, num_micro_batches=num_micro_batches, first_step=first_step, world=world
     )
     return list(islice(stream, num_steps))
 
