@@ -197,14 +197,14 @@ def test_no_more_than_a_window_is_under_way(monkeypatch: pytest.MonkeyPatch) -> 
     model, given = random_model(7), random_requests(7)
     taken = 0
 
-    def counted() -> Iterator[Request]:
+    def counted() -> Iterator[list[Request]]:
         nonlocal taken
         for request in given:
             taken += 1
-            yield request
+            yield [request]
 
     found: list[list[Hypothesis]] = []
-    for hypotheses in lane_engine(model).translate(counted(), GREEDY):
+    for hypotheses in lane_engine(model).translate_windows(counted(), GREEDY):
         assert taken - len(found) <= 3
         found.append(hypotheses)
     assert_same(found, plain_results(model, given, GREEDY))
