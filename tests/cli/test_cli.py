@@ -526,6 +526,7 @@ def test_output_in_an_old_code_page_lacks_letters_and_no_lines(model: Path) -> N
     assert b"?" in narrow.stdout
 
 
+@pytest.mark.slow
 def test_dry_run_prints_and_writes_nothing(heedful: Run, text: Path, tmp_path: Path) -> None:
     files = ["-s", text / "train.en", "-t", text / "train.de", "-o", tmp_path / "run"]
     out = heedful("train", *files, "--preset", "big", "--dry-run").out
@@ -545,6 +546,7 @@ def test_dry_run_warns_as_a_start_would_beside_its_output(heedful: Run, text: Pa
     assert heedful("train", *files, *settings, "--dry-run").err == "", "who goes on has read it"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("device", "warned"), [("cpu", True), ("cuda", False)])
 def test_dry_run_warns_of_the_device_that_is_named_wherever_it_runs(
     heedful: Run, text: Path, tmp_path: Path, device: str, warned: bool
@@ -561,6 +563,7 @@ def test_dry_run_warns_of_text_that_is_not_there(heedful: Run, text: Path, tmp_p
     assert (dry.code, dry.err) == (0, f"warning: {tmp_path / 'nowhere.de'}: no such file; training needs it\n")
 
 
+@pytest.mark.slow
 def test_dry_run_warns_of_validation_on_the_training_text(heedful: Run, text: Path, tmp_path: Path) -> None:
     both = [text / "train.en", text / "train.de"]
     files = ["-s", both[0], "-t", both[1], "--valid-source", both[0], "--valid-target", both[1]]
@@ -594,11 +597,13 @@ def test_a_setting_with_two_values_is_refused(given: list[str], named: str, heed
     assert f"train.steps is given twice: {named} and 2 by --set" in message
 
 
+@pytest.mark.slow
 def test_a_setting_may_be_given_twice_alike(heedful: Run, text: Path, tmp_path: Path) -> None:
     files = ["-s", text / "train.en", "-t", text / "train.de", "-o", tmp_path / "run"]
     assert heedful("train", *files, "--steps", 7, "--set", "train.steps=7", "--dry-run").code == 0
 
 
+@pytest.mark.slow
 def test_dry_run_counts_the_words_of_the_tokenizer_that_is_there(
     heedful: Run, model: Path, text: Path, tmp_path: Path
 ) -> None:

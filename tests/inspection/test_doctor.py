@@ -72,6 +72,7 @@ def test_an_export_that_is_wrong_is_found(model: Path, monkeypatch: pytest.Monke
     assert diagnosis.to_text().count("DISAGREES") == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("added", "agree"), [(0.0, True), (0.01, False), (0.2, False)])
 def test_int8_never_agrees_where_float32_does_not(
     model: Path, graph: TrainingGraph, monkeypatch: pytest.MonkeyPatch, added: float, agree: bool
@@ -97,6 +98,7 @@ def test_int8_may_disagree_alone(model: Path, graph: TrainingGraph, monkeypatch:
     assert "as the float32 export does" not in text
 
 
+@pytest.mark.slow
 def test_what_a_format_cannot_say_is_no_disagreement(tmp_path: Path) -> None:
     pytest.importorskip("ctranslate2")
     diagnosis = examine(small_model(tmp_path / "wide", d_k=12))

@@ -66,6 +66,8 @@ from heedful.train.run import start as start_of_run
 from heedful.translate.translation import ScoredPair, Translator
 from tests.small_models import TEXT, small_model
 
+pytestmark = pytest.mark.slow
+
 SETTINGS: dict[str, Any] = {
     "train.batch_tokens": 256,
     "train.checkpoint_steps": 2,
@@ -429,7 +431,6 @@ def test_the_function_does_what_the_command_does(text: Path, tmp_path: Path) -> 
     assert by_function.beam_size == 2
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["torch", "auto", "ctranslate2"])
 def test_the_card_names_what_computed_and_not_what_was_asked_for(engine: str, text: Path, tmp_path: Path) -> None:
     if engine != "torch":
@@ -495,7 +496,6 @@ def test_a_second_evaluation_takes_the_place_of_the_first_of_its_kind(text: Path
     assert len(load_card(model).evaluations) == 2, "a file of the same name with other text is another test set"
 
 
-@pytest.mark.slow
 def test_a_contrastive_accuracy_stays_until_another_is_measured(text: Path, tmp_path: Path) -> None:
     model = small_model(tmp_path / "small")
     evaluated(model, text, "--contrast", text / "pronouns.tsv")
@@ -514,7 +514,6 @@ def test_a_contrastive_accuracy_stays_until_another_is_measured(text: Path, tmp_
     assert last.report.contrastive_accuracy == 0.5
 
 
-@pytest.mark.slow
 def test_another_beam_alpha_or_engine_makes_another_score(text: Path, tmp_path: Path) -> None:
     model = small_model(tmp_path / "small")
     evaluated(model, text)
@@ -544,7 +543,6 @@ def test_a_compressed_test_set_is_the_same_test_set(text: Path, tmp_path: Path) 
     assert len(load_card(model).evaluations) == 1
 
 
-@pytest.mark.slow
 def test_starting_a_finished_run_again_keeps_the_scores_and_new_weights_drop_them(text: Path, tmp_path: Path) -> None:
     run = trained(text, tmp_path / "run")
     evaluated(run, text)
@@ -1001,7 +999,6 @@ def test_two_runs_of_each_seed_are_two_rows(run: Path) -> None:
     assert [len(row.cards) for row in rows_by_recipe(cards)] == [2, 2, 2]
 
 
-@pytest.mark.slow
 def test_a_run_that_had_cooled_down_for_another_end_is_no_seed_of_one_that_had_not(text: Path, tmp_path: Path) -> None:
     cooled, long = {"train.cooldown_steps": 2}, {"train.steps": 6}
     whole = load_card(trained(text, tmp_path / "whole", **long, **cooled, **{"train.seed": 2}))
@@ -1172,7 +1169,6 @@ def test_what_a_damaged_file_says_of_the_base_is_not_known(tmp_path: Path) -> No
     assert read_base(tmp_path / "base.json") is None, "a file is no run"
 
 
-@pytest.mark.slow
 def test_a_run_that_goes_on_says_that_it_does_not_read_another_model(run: Path, text: Path, tmp_path: Path) -> None:
     said: list[str] = []
     fine_tuned(run, text, tmp_path / "tuned", steps=2)

@@ -662,6 +662,7 @@ def test_html_is_translated_as_whole_sentences_with_its_tags_around_words(run: P
         assert sorted(re.findall("<.*?>", html)) == sorted(["<p>", '<b id="1">', "</b>", "<i>", "</i>", "</p>"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trouble", ["full", "closed", "fails", "no aligner"])
 def test_a_translation_that_cannot_be_aligned_keeps_its_tags_all_the_same(
     run: Path, trouble: str, monkeypatch: pytest.MonkeyPatch
@@ -968,6 +969,7 @@ def test_no_form_brings_the_server_down(client: TestClient, fields: dict[str, st
     holds(client.post("/translate", files={name: (None, value) for name, value in fields.items()}))
 
 
+@pytest.mark.slow
 @settings(OFTEN, max_examples=40)
 @given(
     q=st.text(min_size=1, max_size=30),

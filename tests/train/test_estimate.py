@@ -33,6 +33,7 @@ def test_a_time_is_told_in_one_unit(seconds: float, text: str) -> None:
     assert about(seconds) == text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "settings",
     [
@@ -82,6 +83,7 @@ def test_a_slow_machine_gets_one_slice(monkeypatch: pytest.MonkeyPatch) -> None:
     assert asked == [module.FIRST_ROWS]
 
 
+@pytest.mark.slow
 def test_a_measurement_leaves_the_random_numbers_as_they_were() -> None:
     torch.manual_seed(5)
     before = torch.get_rng_state()

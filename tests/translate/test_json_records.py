@@ -48,6 +48,7 @@ def test_a_record_has_alignment_confidence_and_alternatives(model: Path) -> None
     assert details.alignment(translator.translate([""])[0]) == ""
 
 
+@pytest.mark.slow
 def test_alternatives_are_finished_by_the_search_that_made_the_translation(model: Path) -> None:
     translator, aligner = Translator.load(model, device="cpu", engine="torch"), Aligner.load(model, device="cpu")
     for extra in (0, 9):
