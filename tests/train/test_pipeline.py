@@ -730,6 +730,16 @@ def test_a_run_goes_on_however_its_files_are_spelled(
         start(tmp_path / "second", {"train": {"steps": 3}}, from_model=Path("other"))
 
 
+def test_the_command_of_a_fine_tuning_goes_on_with_it_when_the_other_model_is_gone(text: Path, tmp_path: Path) -> None:
+    first, _, _ = start(tmp_path / "first", files(text))
+    start(tmp_path / "second", files(text), {"train": {"steps": 1}}, from_model=first.run)
+    shutil.rmtree(first.run)
+    outcome, _, _ = start(tmp_path / "second", files(text), {"train": {"steps": 2}}, from_model=first.run)
+    assert outcome.step == 2
+    with pytest.raises(CheckpointError, match="no such"):
+        start(tmp_path / "third", files(text), from_model=first.run)
+
+
 def test_a_run_goes_on_with_its_text_from_any_working_folder(
     text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -61,7 +61,7 @@ def decide(request: TrainingRequest) -> Plan:
     """Decide what this start does; nothing is written."""
     run = request.run
     _refuse_unreadable_checkpoints(run)
-    base = checkpoint.find_model(request.from_model) if request.from_model else None
+    base = _base(request)
     settings = _settings(request, base)
     if base:
         _refuse_other_sizes(request.from_model, base, settings.config)
@@ -83,6 +83,15 @@ def decide(request: TrainingRequest) -> Plan:
         has_exact_vocab_size="tokenizer.vocab_size" in settings.given,
         messages=tuple(_messages(request, settings, config, device_type)),
     )
+
+
+def _base(request: TrainingRequest) -> ModelFiles | None:
+    """The model to fine-tune; it may be gone once the run has a checkpoint of its own."""
+    if request.from_model is None:
+        return None
+    if checkpoint.last_whole(request.run) and not request.from_model.exists():
+        return None
+    return checkpoint.find_model(request.from_model)
 
 
 # --------------------------------------------------------------------------------------------------------- settings
@@ -228,10 +237,8 @@ def _rate_rises_again(run: Path, settings: Settings) -> bool:
 
 def _unread_model(request: TrainingRequest) -> Iterator[str]:
     """A run with a checkpoint goes on from it; naming another model than the one it began from has no effect."""
-    if request.from_model is None:
-        return
-    base, weights = read_base(request.run), checkpoint.find_model(request.from_model).weights
-    if base and checkpoint.weights_digest(weights) == base.weights_sha256:
+    files, base = _base(request), read_base(request.run)
+    if files is None or (base and checkpoint.weights_digest(files.weights) == base.weights_sha256):
         return
     origin = f" (it began from {base.name}, weights {base.weights_sha256[:8]})" if base else ""
     yield (
