@@ -94,6 +94,7 @@ def one_line(result: Result) -> str:
 # ------------------------------------------------------------------------------------------------------- translating
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "names",
     [
@@ -119,6 +120,7 @@ def test_what_is_read_is_never_replaced(heedful: Run, model: Path, tmp_path: Pat
     assert (tmp_path / "text").read_text() == "the\n"
 
 
+@pytest.mark.slow
 def test_a_dash_for_an_output_is_stdout(
     heedful: Run, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -178,6 +178,7 @@ time.sleep(60)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "send", [os.killpg, os.kill], ids=["as a terminal does, to both", "as a program may, to this one"]
 )

@@ -46,6 +46,8 @@ from heedful.data.grammar.verbs import DILEMMAS, TIMES, VERB_NAMED
 from heedful.data.grammar.words import text
 from heedful.errors import ConfigError, DataError
 
+pytestmark = pytest.mark.slow
+
 TIRED = "The animal didn't cross the road because it was too tired."
 WIDE = "The animal didn't cross the road because it was too wide."
 PAIRS = tuple(permutations(LANGUAGES, 2))

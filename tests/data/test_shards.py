@@ -569,6 +569,7 @@ def test_a_script_without_a_guard_runs_once(text: Text, tmp_path: Path) -> None:
     assert text.left == ["train"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", [signal.SIGINT, signal.SIGKILL])
 def test_workers_leave_quietly_with_the_process_that_started_them(text: Text, tmp_path: Path, way: int) -> None:
     with script(tmp_path, "forever") as process:
