@@ -7,6 +7,7 @@ That is enough for everything; `new_decoder` is for speed, and the rest for what
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -75,7 +76,7 @@ class Decoder(Protocol[S]):
         """The last token of each row → the logits of the next one. At position 0 the token is ignored (§3.1)."""
 
 
-class TranslationModel(nn.Module):
+class TranslationModel(nn.Module, ABC):
     """A family of models: from packed sentences to the logits of each next token."""
 
     family: ClassVar[str]  # its name in `model.family`
@@ -85,17 +86,17 @@ class TranslationModel(nn.Module):
         super().__init__()
         self.config, self.vocab_size = config, vocab_size
 
+    @abstractmethod
     def encode(self, source: Packed) -> Memory:
         """Source tokens → memory."""
-        raise NotImplementedError
 
+    @abstractmethod
     def decode(self, target_in: Packed, memory: Memory) -> Tensor:
         """The target shifted right, and the memory → a hidden state for each target token."""
-        raise NotImplementedError
 
+    @abstractmethod
     def logits(self, hidden_TD: Tensor) -> Tensor:
         """The scores of all V next tokens, before the softmax."""
-        raise NotImplementedError
 
     def forward(self, source: Packed, target_in: Packed) -> Tensor:
         """Source and shifted target → logits. Training calls the three parts, so a family overrides those."""

@@ -21,6 +21,11 @@ _CLASSES: dict[str, type[TranslationModel]] = {Transformer.family: Transformer}
 
 def register(family: type[TranslationModel]) -> None:
     """From now on `model.family` may have this class's name."""
+    missing = [name for name in ("family", "settings") if not hasattr(family, name)] + sorted(
+        family.__abstractmethods__
+    )
+    if missing:
+        raise ConfigError(f"{family.__qualname__} is no whole family of models: it lacks {', '.join(missing)}")
     known = _CLASSES.get(family.family)
     if known is not None and (known.__module__, known.__qualname__) != (family.__module__, family.__qualname__):
         raise ConfigError(

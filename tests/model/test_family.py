@@ -166,6 +166,17 @@ def test_a_family_that_cannot_be_loaded_is_told_in_one_line(name: str, problem: 
         load_family(name)
 
 
+def test_a_family_that_lacks_what_every_model_needs_is_refused() -> None:
+    class Half(TranslationModel):
+        family = "half"
+
+        def logits(self, hidden_TD: Tensor) -> Tensor:
+            return hidden_TD
+
+    with pytest.raises(ConfigError, match="Half is no whole family of models: it lacks settings, decode, encode"):
+        register(Half)  # type: ignore[type-abstract]
+
+
 def test_a_setting_that_a_family_lacks_is_refused_and_a_presets_is_left_out() -> None:
     register(Bag)
     given = {"model": {"family": "bag"}}
