@@ -156,8 +156,8 @@ def test_scores_belong_to_their_hypotheses_where_a_sentence_has_fewer_of_them() 
 def test_an_older_lane_is_right_after_a_newer_one_was_made() -> None:
     """What a captured graph reads lives as long as its search, whatever is made and filled after it."""
     model, requests = random_model(7), random_requests(3)
-    engine = lane_engine(model)
     expected = plain_results(model, requests, GREEDY)
+    engine = lane_engine(model)
     for options in (GREEDY, BEAM, GREEDY):
         found = list(engine.translate(requests, options))
         torch.cuda.empty_cache()
