@@ -34,8 +34,9 @@ from heedful.train.batching import PairNumbers, make_batch, micro_batches
 from heedful.train.processes import World
 from heedful.train.trainer import ADAM_BETAS, ADAM_EPS, Trainer
 from heedful.train.validation import sentences
-from heedful.translate.engine import Engine, Hypothesis, Request, SearchOptions
+from heedful.translate.engine import Engine, Request, SearchOptions
 from heedful.translate.opening import search_engine
+from heedful.translate.search import Hypothesis
 
 STEPS, WARM_UP = 30, 5
 CPU = torch.device("cpu")

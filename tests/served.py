@@ -14,7 +14,8 @@ from starlette.applications import Starlette
 from heedful.config.settings import resolve
 from heedful.data.tokenizer import Tokenizer
 from heedful.serve.server import configured, listen
-from heedful.translate.engine import Computing, Engine, Hypothesis, Request, SearchOptions
+from heedful.translate.engine import Computing, Engine, Request, SearchOptions
+from heedful.translate.search import Hypothesis
 from heedful.translate.translation import Translator
 
 TOKENIZER = Tokenizer.learn_at_most(["a b c d e f g", "the cat sat on the mat"] * 3, 400, seed=1)

@@ -30,12 +30,11 @@ from heedful.model.checkpoint import LoadedModel, load_config, load_model
 from heedful.train.cautions import cautions
 from heedful.train.validation import sentences
 from heedful.translate.ctranslate2_engine import CTranslate2Engine
-from heedful.translate.engine import Engine, Hypothesis, Request, SearchOptions
+from heedful.translate.engine import Engine, Pair, Request, SearchOptions
 from heedful.translate.export.ctranslate2 import num_positions, write_ctranslate2
 from heedful.translate.export.marian import write_huggingface
 from heedful.translate.opening import search_engine
-
-Pair: TypeAlias = tuple[Sequence[int], Sequence[int]]
+from heedful.translate.search import Hypothesis
 
 SENTENCES = 16
 EXACT = 1e-3  # nats a token: float32 differs by 1e-5, a mistake by more than 0.1

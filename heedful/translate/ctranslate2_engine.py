@@ -23,7 +23,7 @@ import torch
 
 from heedful.data.tokenizer import Tokenizer
 from heedful.errors import CheckpointError, ConfigError, DataError, DivergedError
-from heedful.translate.engine import Computing, Engine, Request, SearchOptions, length_limit
+from heedful.translate.engine import Computing, Engine, Pair, Request, SearchOptions, Windows, length_limit
 from heedful.translate.export.ctranslate2 import library
 from heedful.translate.search import Hypothesis, length_penalty
 
@@ -73,9 +73,7 @@ class CTranslate2Engine(Engine):
         """In the numbers that CTranslate2 chose for this CPU."""
         return Computing(f"ctranslate2 {self.translator.compute_type}", "cpu")
 
-    def translate_windows(
-        self, windows: Iterable[Sequence[Request]], options: SearchOptions
-    ) -> Iterator[list[Hypothesis]]:
+    def translate_windows(self, windows: Windows, options: SearchOptions) -> Iterator[list[Hypothesis]]:
         """The hypotheses of each request, in order."""
         if options.sampling is not None:
             raise ConfigError("the ctranslate2 engine does not sample; the torch engine does (--engine torch)")
@@ -210,7 +208,7 @@ class CTranslate2Engine(Engine):
         scores = self.score([pair for pair, is_asked in zip(pairs, asked, strict=True) if is_asked])
         return (next(scores) if is_asked else [] for is_asked in asked)
 
-    def score(self, pairs: Iterable[tuple[Sequence[int], Sequence[int]]]) -> Iterator[list[float]]:
+    def score(self, pairs: Iterable[Pair]) -> Iterator[list[float]]:
         """Forced scores, in the precision of the export."""
         stream = iter(pairs)
         while some := list(islice(stream, SCORED_PAIRS)):

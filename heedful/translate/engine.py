@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from time import perf_counter
-from typing import Annotated, TypeVar
+from typing import Annotated, TypeAlias, TypeVar
 
 import torch
 from msgspec import Meta, Struct
@@ -22,17 +22,6 @@ from heedful.config.settings import Count, DecodeConfig, Positive, check_fields
 from heedful.errors import ConfigError, DataError, counted
 from heedful.model.interface import TranslationModel
 from heedful.translate.search import Hypothesis
-
-__all__ = [
-    "Computing",
-    "Engine",
-    "Hypothesis",
-    "Request",
-    "Sampling",
-    "SearchOptions",
-    "length_limit",
-    "windows",
-]
 
 Item = TypeVar("Item")
 
@@ -73,6 +62,16 @@ class Request:
 
     source_ids: Sequence[int]
     prefix_ids: Sequence[int] = ()
+
+
+Windows: TypeAlias = Iterable[Sequence[Request]]
+"""Requests as a stream of windows; those of a window are searched together."""
+
+Numbered: TypeAlias = tuple[int, list[Hypothesis]]
+"""The number of a request, and its hypotheses."""
+
+Pair: TypeAlias = tuple[Sequence[int], Sequence[int]]
+"""A source and a given target, both without the eos."""
 
 
 def length_limit(request: Request, options: SearchOptions, *, position_limit: int) -> int:
@@ -136,21 +135,17 @@ class Engine(ABC):
         return self.translate_windows(windows(requests), options)
 
     @abstractmethod
-    def translate_windows(
-        self, windows: Iterable[Sequence[Request]], options: SearchOptions
-    ) -> Iterator[list[Hypothesis]]:
-        """The same for requests that come in windows: each is searched together."""
+    def translate_windows(self, windows: Windows, options: SearchOptions) -> Iterator[list[Hypothesis]]:
+        """The same for requests that come in windows."""
 
     @abstractmethod
-    def score(self, pairs: Iterable[tuple[Sequence[int], Sequence[int]]]) -> Iterator[list[float]]:
+    def score(self, pairs: Iterable[Pair]) -> Iterator[list[float]]:
         """The log-probability of each token of a given target, and of the eos after it, for (source, target) pairs."""
 
     @abstractmethod
     def next_tokens(self, request: Request, count: int) -> list[tuple[int, float]]:
         """The likeliest tokens after the prefix, and their probabilities; the eos may be among them."""
 
-    def translate_batch(
-        self, requests: Sequence[Request], options: SearchOptions
-    ) -> Iterator[tuple[int, list[Hypothesis]]]:
+    def translate_batch(self, requests: Sequence[Request], options: SearchOptions) -> Iterator[Numbered]:
         """The number of each request and its hypotheses; an engine that can tells them as they are found."""
         return enumerate(self.translate(requests, options))

@@ -17,9 +17,10 @@ from heedful.model.checkpoint import LoadedModel, find_model, load_config, load_
 from heedful.model.device import explained_out_of_memory
 from heedful.model.interface import TranslationModel
 from heedful.translate.ctranslate2_engine import CTranslate2Engine
-from heedful.translate.engine import Computing, Engine, Hypothesis, Request, SearchOptions
+from heedful.translate.engine import Computing, Engine, Pair, Request, SearchOptions, Windows
 from heedful.translate.export.cache import cached_ctranslate2
 from heedful.translate.export.ctranslate2 import CTRANSLATE2, library, num_positions
+from heedful.translate.search import Hypothesis
 from heedful.translate.torch_engine import TorchEngine
 
 ENGINES = ("auto", "torch", "ctranslate2")
@@ -65,9 +66,7 @@ class AutoEngine(Engine):
         """The model of our own engine."""
         return self.torch.models
 
-    def translate_windows(
-        self, windows: Iterable[Sequence[Request]], options: SearchOptions
-    ) -> Iterator[list[Hypothesis]]:
+    def translate_windows(self, windows: Windows, options: SearchOptions) -> Iterator[list[Hypothesis]]:
         """By CTranslate2; by our own engine for samples, and for a length penalty too strong for CTranslate2."""
         return self._searching(options).translate_windows(windows, options)
 
@@ -78,7 +77,7 @@ class AutoEngine(Engine):
     def _searching(self, options: SearchOptions) -> Engine:
         return self.fast if options.sampling is None and options.alpha <= MAX_ALPHA else self.torch
 
-    def score(self, pairs: Iterable[tuple[Sequence[int], Sequence[int]]]) -> Iterator[list[float]]:
+    def score(self, pairs: Iterable[Pair]) -> Iterator[list[float]]:
         """In full precision."""
         return self.torch.score(pairs)
 

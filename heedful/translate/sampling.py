@@ -13,13 +13,7 @@ import torch
 from torch import Tensor
 
 from heedful.data.splitmix import mixed, shifted
-from heedful.translate.search import (
-    FREE,
-    Beams,
-    BeamStep,
-    Ending,
-    float_log_probs,
-)
+from heedful.translate.search import FREE, Beams, BeamStep, Ending, float_log_probs
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +24,7 @@ class SampleRule:
     what else is in the batch does not change it.
     """
 
-    num_samples: int = 1
+    width: int = 1  # W, the number of samples
     temperature: float = 1.0
     top_k: int = 0  # 0: all tokens
     top_p: float = 1.0
@@ -39,14 +33,9 @@ class SampleRule:
     eos_id: int = 0
 
     @property
-    def width(self) -> int:
-        """W."""
-        return self.num_samples
-
-    @property
     def opening(self) -> tuple[float, ...]:
         """Every place holds an empty hypothesis."""
-        return (0.0,) * self.num_samples
+        return (0.0,) * self.width
 
     def seeds(self, index_N: Tensor) -> Tensor:
         """From (seed, index of the sentence)."""

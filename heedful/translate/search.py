@@ -139,20 +139,15 @@ def length_penalty(length: Number, alpha: float) -> Number:
 class BeamRule:
     """Beam search; the rule is told at the top of this file."""
 
-    beam_size: int
+    width: int  # W, the size of the beam
     alpha: float
     n_best: int = 1
     eos_id: int = 0
 
     @property
-    def width(self) -> int:
-        """W."""
-        return self.beam_size
-
-    @property
     def opening(self) -> tuple[float, ...]:
         """One empty hypothesis."""
-        return (0.0, *[-math.inf] * (self.beam_size - 1))
+        return (0.0, *[-math.inf] * (self.width - 1))
 
     def seeds(self, index_N: Tensor) -> Tensor:
         """Nothing is random here."""

@@ -22,7 +22,7 @@ from torch import Tensor
 from heedful.errors import ConfigError, DivergedError
 from heedful.model.device import explained_out_of_memory
 from heedful.model.interface import Decoder, Memory, State, TranslationModel
-from heedful.translate.engine import Computing, Engine, Request, SearchOptions, length_limit
+from heedful.translate.engine import Computing, Engine, Numbered, Pair, Request, SearchOptions, Windows, length_limit
 from heedful.translate.forced import forced_batch, packed_sources, with_eos
 from heedful.translate.sampling import SampleRule, greedy_rule
 from heedful.translate.search import BeamRule, History, Hypothesis, Rule, Search, beam_steps, new_beams
@@ -79,9 +79,7 @@ class TorchEngine(Engine):
         """In the models' own numbers."""
         return Computing(f"torch {str(self.models[0].dtype).removeprefix('torch.')}", self.device.type, self.reason)
 
-    def translate_windows(
-        self, windows: Iterable[Sequence[Request]], options: SearchOptions
-    ) -> Iterator[list[Hypothesis]]:
+    def translate_windows(self, windows: Windows, options: SearchOptions) -> Iterator[list[Hypothesis]]:
         """The hypotheses of each request, in order."""
         first = 0  # its number in the stream
         with self.explained("a smaller beam needs less"):
@@ -94,16 +92,12 @@ class TorchEngine(Engine):
         """Too little memory is told in one line, with a remedy."""
         return explained_out_of_memory(f"the sentences do not fit {self.device}; {remedy}, or take another device")
 
-    def translate_batch(
-        self, requests: Sequence[Request], options: SearchOptions
-    ) -> Iterator[tuple[int, list[Hypothesis]]]:
+    def translate_batch(self, requests: Sequence[Request], options: SearchOptions) -> Iterator[Numbered]:
         """The number of each request and its hypotheses, as they are found."""
         with self.explained("a smaller beam needs less"):
             yield from self.in_runs(enumerate(requests), options)
 
-    def in_runs(
-        self, window: Iterable[tuple[int, Request]], options: SearchOptions
-    ) -> Iterator[tuple[int, list[Hypothesis]]]:
+    def in_runs(self, window: Iterable[tuple[int, Request]], options: SearchOptions) -> Iterator[Numbered]:
         """The longest first, in runs of like length: a run holds sentences down to half the length of its first."""
         waiting = deque(sorted(window, key=lambda item: -len(item[1].source_ids)))
         while waiting:
@@ -113,14 +107,14 @@ class TorchEngine(Engine):
                 run.append(waiting.popleft())
             yield from _Run(self, run, options).results()
 
-    def score(self, pairs: Iterable[tuple[Sequence[int], Sequence[int]]]) -> Iterator[list[float]]:
+    def score(self, pairs: Iterable[Pair]) -> Iterator[list[float]]:
         """Forced scores, by the computation that training uses."""
         budget = min(self.batch_tokens, max(1, SCORED_LOGITS // self.models[0].vocab_size))
         with self.explained(FREE_MEMORY):
             for batch in _in_budget(pairs, budget):
                 yield from self._score_batch(batch)
 
-    def _score_batch(self, pairs: list[tuple[Sequence[int], Sequence[int]]]) -> list[list[float]]:
+    def _score_batch(self, pairs: list[Pair]) -> list[list[float]]:
         sources, targets = zip(*pairs, strict=True)
         target_T, lengths_N = with_eos(targets)
         log_probs_TV = _mean_log_probs(self._forced_logits(sources, targets))
@@ -152,11 +146,9 @@ class TorchEngine(Engine):
         return length_limit(request, options, position_limit=limit)
 
 
-def _in_budget(
-    pairs: Iterable[tuple[Sequence[int], Sequence[int]]], budget: int
-) -> Iterator[list[tuple[Sequence[int], Sequence[int]]]]:
+def _in_budget(pairs: Iterable[Pair], budget: int) -> Iterator[list[Pair]]:
     """Pairs in order, in batches of at most so many tokens a side, or of one pair."""
-    batch: list[tuple[Sequence[int], Sequence[int]]] = []
+    batch: list[Pair] = []
     used = 0
     for pair in pairs:
         tokens = max(len(pair[0]), len(pair[1])) + 1
@@ -235,7 +227,7 @@ class _Run:
         self.births = [0] * num_slots
 
     @torch.no_grad()
-    def results(self) -> Iterator[tuple[int, list[Hypothesis]]]:
+    def results(self) -> Iterator[Numbered]:
         """The number of a request and its hypotheses, as they are found."""
         self._refill()
         for step in beam_steps(self.states.step, self.states, self.search):
@@ -279,7 +271,7 @@ class _Run:
         done = self.search.beams.done_N.tolist()
         return [slot for slot, tenant in enumerate(self.tenants) if tenant is not None and done[slot]]
 
-    def _leave(self, slots: list[int]) -> Iterator[tuple[int, list[Hypothesis]]]:
+    def _leave(self, slots: list[int]) -> Iterator[Numbered]:
         found = self.history.hypotheses(slots, [self.births[slot] for slot in slots], self.rule)
         self.states.rest(slots)
         for slot, hypotheses in zip(slots, found, strict=True):

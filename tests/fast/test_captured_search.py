@@ -18,7 +18,8 @@ import torch
 from heedful.config.settings import ModelConfig
 from heedful.errors import CheckpointError, DataError
 from heedful.model.transformer import Transformer
-from heedful.translate.engine import Hypothesis, Request, SearchOptions
+from heedful.translate.engine import Request, SearchOptions
+from heedful.translate.search import Hypothesis
 from heedful.translate.torch_engine import TorchEngine
 from tests.interpreted import DEVICE, assert_holds_in_the_interpreter, on_a_gpu, on_kernels, without_kernels
 

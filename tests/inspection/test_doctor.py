@@ -13,8 +13,9 @@ import torch
 from heedful.config.extras import install_line, missing
 from heedful.errors import DataError
 from heedful.inspection import doctor
-from heedful.inspection.doctor import Pair, TrainingGraph, compare, examine
+from heedful.inspection.doctor import TrainingGraph, compare, examine
 from heedful.model.checkpoint import LoadedModel, load_model
+from heedful.translate.engine import Pair
 from heedful.translate.export.ctranslate2 import write_ctranslate2
 from heedful.translate.opening import search_engine
 from tests.narrowed import as_transformer

@@ -23,7 +23,8 @@ from heedful.train.batching import make_batch
 from heedful.train.loop import StoppedError
 from heedful.train.loss import LossSums, smoothed_cross_entropy
 from heedful.train.validation import greedy_bleu, in_order, make_validate, mean_loss
-from heedful.translate.engine import Hypothesis, Request, SearchOptions
+from heedful.translate.engine import Request, SearchOptions
+from heedful.translate.search import Hypothesis
 from tests.memory_shards import shards
 
 PAIRS = [

@@ -19,9 +19,9 @@ from heedful.model.interface import Memory, ReplayDecoder
 from heedful.model.transformer import Transformer
 from heedful.translate import engine as engines
 from heedful.translate import torch_engine
-from heedful.translate.engine import Computing, Engine, Hypothesis, Request, Sampling, SearchOptions
+from heedful.translate.engine import Computing, Engine, Request, Sampling, SearchOptions
 from heedful.translate.opening import search_engine
-from heedful.translate.search import BeamRule
+from heedful.translate.search import BeamRule, Hypothesis
 from heedful.translate.torch_engine import TorchEngine
 from tests.table_models import beam_search
 

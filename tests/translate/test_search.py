@@ -87,7 +87,7 @@ def test_a_wide_beam_finds_the_best_of_all_sequences(seed: int, alpha: float) ->
 
 
 def test_the_bound_ends_a_search_long_before_its_length_limit() -> None:
-    rule = BeamRule(beam_size=3, alpha=0.6)
+    rule = BeamRule(width=3, alpha=0.6)
     steps = list(steps_to_the_end(step, Tables([Table(3)], 3), new_beams(rule, [1000]), rule))
     assert len(steps) < 30
 
@@ -156,14 +156,14 @@ def test_prefixes_of_different_length_are_kept_and_counted(beam_size: int) -> No
 
 def test_equal_candidates_are_taken_in_the_order_of_their_ids() -> None:
     flat = [Table(0, vocab_size=6, sharpness=0.0)]
-    rule = BeamRule(beam_size=5, alpha=0.0)
+    rule = BeamRule(width=5, alpha=0.0)
     first = next(steps_to_the_end(step, Tables(flat, 5), new_beams(rule, [4]), rule))
     assert first.tokens_NW.tolist() == [[1, 2, 3, 4, 5]]
     assert first.finished_NW.isfinite().tolist() == [[True, *[False] * 4]]  # eos is as good as any
 
 
 def test_the_steps_tell_the_tree_of_all_live_hypotheses() -> None:
-    state, rule = Tables([Table(1), Table(2)], 3), BeamRule(beam_size=3, alpha=0.6)
+    state, rule = Tables([Table(1), Table(2)], 3), BeamRule(width=3, alpha=0.6)
     paths: list[list[Prefix]] = [[()] * 3] * 2
     for done in steps_to_the_end(step, state, new_beams(rule, [6, 6]), rule):
         rows = zip(paths, done.parents_NW.tolist(), done.tokens_NW.tolist(), done.log_probs_NW.tolist(), strict=True)
@@ -174,7 +174,7 @@ def test_the_steps_tell_the_tree_of_all_live_hypotheses() -> None:
 
 
 def test_sentences_may_come_and_go_between_steps() -> None:
-    tables, rule = [Table(seed) for seed in range(3)], BeamRule(beam_size=2, alpha=0.6, n_best=2)
+    tables, rule = [Table(seed) for seed in range(3)], BeamRule(width=2, alpha=0.6, n_best=2)
     double = torch.empty(0, dtype=torch.float64)
     beams = new_beams(rule, [6, 6], prefixes=[(), (1,)], like=double)
     state = Tables(tables[:2], 2)
@@ -195,13 +195,13 @@ def drawn(tables: list[Table], max_lengths: list[int], rule: SampleRule, indices
 
 def test_samples_follow_from_seed_and_index_alone() -> None:
     tables, limits = [Table(seed) for seed in range(6)], [9, 5, 9, 3, 9, 9]
-    rule = SampleRule(num_samples=3, seed=7)
+    rule = SampleRule(width=3, seed=7)
     together = drawn(tables, limits, rule, list(range(6)))
     backwards = drawn(tables[::-1], limits[::-1], rule, list(range(6))[::-1])
     alone = [drawn([tables[i]], [limits[i]], rule, [i])[0] for i in range(6)]
     assert together == backwards[::-1] == alone
-    assert together != drawn(tables, limits, SampleRule(num_samples=3, seed=8), list(range(6)))
-    fewer = drawn(tables, limits, SampleRule(num_samples=1, seed=7), list(range(6)))
+    assert together != drawn(tables, limits, SampleRule(width=3, seed=8), list(range(6)))
+    fewer = drawn(tables, limits, SampleRule(width=1, seed=7), list(range(6)))
     assert fewer == [samples[:1] for samples in together]
 
 
@@ -230,14 +230,14 @@ def test_tokens_are_drawn_as_often_as_they_are_likely(temperature: float, top_k:
     ordered = share.sort(descending=True)
     nucleus = ordered.indices[: int((ordered.values.cumsum(0) - ordered.values < top_p).sum())]
     expected = torch.zeros(4).index_copy(0, nucleus, share[nucleus] / share[nucleus].sum())
-    rule = SampleRule(num_samples=200, temperature=temperature, top_k=top_k, top_p=top_p, seed=11)
+    rule = SampleRule(width=200, temperature=temperature, top_k=top_k, top_p=top_p, seed=11)
     assert frequencies(rule) == pytest.approx(expected.tolist(), abs=0.03)  # four standard deviations
     assert [f == 0 for f in frequencies(rule)] == [e == 0 for e in expected.tolist()]
 
 
 def test_a_draw_does_not_depend_on_those_before_it() -> None:
     """Two tokens of even odds, 4,000 hypotheses: any two positions agree in half of them."""
-    rule, steps = SampleRule(num_samples=200, seed=11), []
+    rule, steps = SampleRule(width=200, seed=11), []
     beams, logits_RV = new_beams(rule, [9] * 20), torch.tensor([-math.inf, 0.0, 0.0]).expand(20 * 200, 3)
     for _ in range(4):
         beams, done = rule.advance(beams, logits_RV)
@@ -247,7 +247,7 @@ def test_a_draw_does_not_depend_on_those_before_it() -> None:
 
 
 def test_the_log_probability_of_a_sample_is_that_of_the_model_at_temperature_1() -> None:
-    table, rule = Table(2), SampleRule(num_samples=4, temperature=1.7, top_k=3)
+    table, rule = Table(2), SampleRule(width=4, temperature=1.7, top_k=3)
     (found,) = searched(step, Tables([table], 4), new_beams(rule, [8]), rule)
     for hypothesis in found:
         assert hypothesis.log_prob == pytest.approx(sum(table.forced(hypothesis.ids)), abs=1e-9)

@@ -11,7 +11,7 @@ import torch
 from heedful.fast.cuda.captured_search import MAX_WIDTH, CapturedSearches
 from heedful.fast.cuda.requests import RequestQueue
 from heedful.model.transformer import Transformer
-from heedful.translate.engine import Computing, Request, SearchOptions, length_limit
+from heedful.translate.engine import Computing, Numbered, Request, SearchOptions, Windows, length_limit
 from heedful.translate.search import BeamRule, Hypothesis
 from heedful.translate.torch_engine import TorchEngine
 
@@ -38,9 +38,7 @@ class CudaEngine(TorchEngine):
             return plain
         return Computing(f"torch {str(self.dtype).removeprefix('torch.')}", plain.device, self.reason)
 
-    def translate_windows(
-        self, windows: Iterable[Sequence[Request]], options: SearchOptions
-    ) -> Iterator[list[Hypothesis]]:
+    def translate_windows(self, windows: Windows, options: SearchOptions) -> Iterator[list[Hypothesis]]:
         """The hypotheses of each request, in order."""
         if not _is_for_kernels(options):
             yield from super().translate_windows(windows, options)
@@ -48,9 +46,7 @@ class CudaEngine(TorchEngine):
         with self.explained("a smaller beam needs less"):
             yield from by_number(self._by_kernels(enumerate(chain.from_iterable(windows)), options))
 
-    def translate_batch(
-        self, requests: Sequence[Request], options: SearchOptions
-    ) -> Iterator[tuple[int, list[Hypothesis]]]:
+    def translate_batch(self, requests: Sequence[Request], options: SearchOptions) -> Iterator[Numbered]:
         """The number of each request and its hypotheses, as they are found."""
         if not _is_for_kernels(options):
             yield from super().translate_batch(requests, options)
@@ -58,9 +54,7 @@ class CudaEngine(TorchEngine):
         with self.explained("a smaller beam needs less"):
             yield from self._by_kernels(enumerate(requests), options)
 
-    def _by_kernels(
-        self, requests: Iterable[tuple[int, Request]], options: SearchOptions
-    ) -> Iterator[tuple[int, list[Hypothesis]]]:
+    def _by_kernels(self, requests: Iterable[tuple[int, Request]], options: SearchOptions) -> Iterator[Numbered]:
         return RequestQueue(
             self.searches,
             requests,
@@ -75,7 +69,7 @@ def _is_for_kernels(options: SearchOptions) -> bool:
     return options.sampling is None and options.beam_size <= MAX_WIDTH
 
 
-def by_number(found: Iterator[tuple[int, list[Hypothesis]]]) -> Iterator[list[Hypothesis]]:
+def by_number(found: Iterator[Numbered]) -> Iterator[list[Hypothesis]]:
     """The hypotheses in the order of their numbers, from 0."""
     early: dict[int, list[Hypothesis]] = {}
     due = 0

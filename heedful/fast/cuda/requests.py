@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from heedful.fast.cuda.captured_search import CAPACITIES, ROUND_STEPS, CapturedSearch, CapturedSearches, Newcomer, Round
-from heedful.translate.engine import Hypothesis, Request
+from heedful.translate.engine import Numbered, Request
 from heedful.translate.search import BeamRule
 
 WINDOW = 16384  # requests between the oldest that is not done and the newest that was read
@@ -43,7 +43,7 @@ class RequestQueue:
         rule: BeamRule,
         *,
         limit: Callable[[Request], int],
-        too_long: Callable[[list[tuple[int, Request]]], Iterator[tuple[int, list[Hypothesis]]]],
+        too_long: Callable[[list[tuple[int, Request]]], Iterator[Numbered]],
         with_tokens: bool,
     ) -> None:
         self.searches, self.rule, self.limit = searches, rule, limit
@@ -53,7 +53,7 @@ class RequestQueue:
         self._waiting: dict[int, deque[Waiting]] = {}  # by the capacity that they need; 0: more than any search has
         self._last, self._position_limit = -1, searches.decoder.position_limit
 
-    def found(self) -> Iterator[tuple[int, list[Hypothesis]]]:
+    def found(self) -> Iterator[Numbered]:
         """The number of a request and its hypotheses, as they are found."""
         while self.read(2 * self.searches.most_slots(self.rule, CAPACITIES[0])):
             capacity = next(iter(self._waiting))
@@ -89,10 +89,10 @@ class RequestQueue:
             self._waiting[capacity] = deque()
         return self._waiting[capacity]
 
-    def _by_the_plain_engine(self) -> Iterator[tuple[int, list[Hypothesis]]]:
+    def _by_the_plain_engine(self) -> Iterator[Numbered]:
         return self.too_long([(number, request) for number, request, _ in self._waiting.pop(0)])
 
-    def _searched(self, capacity: int) -> Iterator[tuple[int, list[Hypothesis]]]:
+    def _searched(self, capacity: int) -> Iterator[Numbered]:
         """All that wait for this capacity, and those that come while they are under way."""
         search = self.searches.take(self.rule, self._num_slots(capacity), capacity, with_tokens=self.with_tokens)
         try:
@@ -130,7 +130,7 @@ class _SlotFiller:
         self.tenants = [-1] * search.num_slots
         self.first_round_N = np.full(search.num_slots, EMPTY)  # since when who is in a slot is there
 
-    def results(self) -> Iterator[tuple[int, list[Hypothesis]]]:
+    def results(self) -> Iterator[Numbered]:
         """As they are found."""
         before: Round | None = None
         while True:
@@ -155,7 +155,7 @@ class _SlotFiller:
             newcomers.append(Newcomer(slot, request.source_ids, limit, request.prefix_ids))
         self.search.admit(newcomers)
 
-    def _leave(self, before: Round) -> Iterator[tuple[int, list[Hypothesis]]]:
+    def _leave(self, before: Round) -> Iterator[Numbered]:
         slots_N = np.flatnonzero(before.done() & (self.first_round_N <= before.number))
         if not len(slots_N):
             return
