@@ -17,7 +17,7 @@ from benchmarks.command import parser, run
 from heedful.data.grammar.corpus import pronoun_cases
 from heedful.data.grammar.pronouns import PronounCase
 from heedful.inspection.attention_map import Kind, attention_map
-from heedful.inspection.heads import GRAMMAR, hits, roles, validation_maps
+from heedful.inspection.head_roles import GRAMMAR, hits, roles, validation_maps
 from heedful.translate.translation import Translator
 
 PAIRS = {

@@ -35,7 +35,7 @@ from heedful.train.processes import World
 from heedful.train.trainer import ADAM_BETAS, ADAM_EPS, Trainer
 from heedful.train.validation import sentences
 from heedful.translate.engine import Engine, Request, SearchOptions
-from heedful.translate.opening import search_engine
+from heedful.translate.open_engine import search_engine
 from heedful.translate.search import Hypothesis
 
 STEPS, WARM_UP = 30, 5

@@ -32,7 +32,7 @@ from heedful.fast.cuda.tiles import StaticShape, Tiles, make_tiles
 from heedful.fast.cuda.training_step import CudaStep
 from heedful.model.attention import plain_attention
 from heedful.model.layout import Lengths
-from heedful.model.sizes import count, shapes_of
+from heedful.model.parameter_count import count, shapes_of
 from heedful.model.transformer import Transformer
 
 Figures: TypeAlias = dict[str, Any]

@@ -19,7 +19,7 @@ from urllib.parse import urlencode
 from benchmarks.attention import PAIRS, PRONOUN, pronoun_report
 from benchmarks.command import parser, run
 from benchmarks.serve_load import Server, running
-from heedful.config.extras import install_line
+from heedful.config.optional_packages import install_line
 from heedful.errors import DeviceError
 from heedful.inspection.attention_map import Kind
 from heedful.translate.translation import Translator

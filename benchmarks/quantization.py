@@ -26,7 +26,7 @@ from heedful.translate.ctranslate2_engine import CTranslate2Engine
 from heedful.translate.engine import Engine, SearchOptions
 from heedful.translate.export.cache import cached_ctranslate2
 from heedful.translate.export.ctranslate2 import num_positions
-from heedful.translate.opening import search_engine
+from heedful.translate.open_engine import search_engine
 from heedful.translate.translation import Translator
 
 

@@ -37,7 +37,7 @@ from heedful.model.checkpoint import load_model, save_model
 from heedful.model.transformer import Transformer
 from heedful.translate.engine import Request, SearchOptions
 from heedful.translate.export.marian import write_huggingface
-from heedful.translate.opening import search_engine
+from heedful.translate.open_engine import search_engine
 from heedful.translate.translation import Translator
 
 GPU = torch.device("cuda")

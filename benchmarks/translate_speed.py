@@ -39,7 +39,7 @@ from heedful.model.transformer import Transformer
 from heedful.translate.engine import Request, SearchOptions
 from heedful.translate.export.cache import cached_ctranslate2
 from heedful.translate.export.marian import write_huggingface
-from heedful.translate.opening import search_engine
+from heedful.translate.open_engine import search_engine
 from heedful.translate.translation import Translator
 
 BATCH_SIZES = (8, 16, 32, 64)

@@ -14,7 +14,7 @@ from heedful.data.tokenizer import Tokenizer
 from heedful.model.checkpoint import save_model
 from heedful.model.packed import pack_source, pack_target, shift_right
 from heedful.model.transformer import Transformer
-from heedful.translate.opening import search_engine
+from heedful.translate.open_engine import search_engine
 from heedful.translate.translation import Translator
 
 TEXT = [

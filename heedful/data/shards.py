@@ -24,9 +24,9 @@ import numpy as np
 import numpy.typing as npt
 
 from heedful.data.atomic import explained, is_free, replaced_folder, write_file
-from heedful.data.encoding import Encoded, Encoding, Sentences, StoredIds
-from heedful.data.encoding import PairCounts as PairCounts
 from heedful.data.text_files import fingerprint, read_pairs
+from heedful.data.text_to_ids import Encoded, Encoding, Sentences, StoredIds
+from heedful.data.text_to_ids import PairCounts as PairCounts
 from heedful.data.tokenizer import Int64Array, take_slices
 from heedful.errors import CheckpointError, DataError
 

@@ -27,7 +27,7 @@ from heedful.errors import ConfigError, DataError
 from heedful.model.attention import Recorder
 from heedful.model.layers import AddAndNorm
 from heedful.model.transformer import Transformer
-from heedful.translate.forced import forced_batch
+from heedful.translate.forced_pass import forced_batch
 from heedful.translate.translation import Translator, one_line
 
 Kind = Literal["cross", "encoder", "decoder"]

@@ -19,7 +19,7 @@ from typing import Any, Protocol, TypeAlias
 
 import torch
 
-from heedful.config.extras import install_line, missing
+from heedful.config.optional_packages import install_line, missing
 from heedful.data.grammar.corpus import LANGUAGES, held_out_examples
 from heedful.data.run_folder import CONFIG, TRAINING_DATA, VALIDATION_DATA
 from heedful.data.shards import Shards, open_shards
@@ -33,7 +33,7 @@ from heedful.translate.ctranslate2_engine import CTranslate2Engine
 from heedful.translate.engine import Engine, Pair, Request, SearchOptions
 from heedful.translate.export.ctranslate2 import num_positions, write_ctranslate2
 from heedful.translate.export.marian import write_huggingface
-from heedful.translate.opening import search_engine
+from heedful.translate.open_engine import search_engine
 from heedful.translate.search import Hypothesis
 
 SENTENCES = 16

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from heedful.config.extras import install_line
+from heedful.config.optional_packages import install_line
 from heedful.errors import ConfigError, DeviceError
 from heedful.inspection.attention_map import KINDS, AttentionMap, Kind
 

@@ -19,13 +19,13 @@ from torch import Tensor
 from heedful.data.tokenizer import Tokenizer
 from heedful.errors import CheckpointError, DataError, DivergedError
 from heedful.inspection.attention_map import KINDS, AttentionMap, Kind, Tokens, map_of_ids, the_model
-from heedful.inspection.heads import has_grammar, head_roles, known_roles
+from heedful.inspection.head_roles import has_grammar, head_roles, known_roles
 from heedful.inspection.vectors import halves, num_vector_bytes, vectors
 from heedful.model.embedding import sinusoids
-from heedful.model.sizes import count, shapes_of
+from heedful.model.parameter_count import count, shapes_of
 from heedful.score.card import load_card
 from heedful.translate.engine import Request, SearchOptions, length_limit
-from heedful.translate.forced import packed_sources
+from heedful.translate.forced_pass import packed_sources
 from heedful.translate.search import (
     BeamRule,
     BeamStep,

@@ -10,7 +10,8 @@
 | `dropout.py` | §5.4 dropout |
 | `layers.py`, `transformer.py` | §3.1 the layers, and the whole model |
 | `decoding.py` | the same model one token at a time |
-| `registry.py`, `checkpoint.py`, `sizes.py`, `device.py` | a family by its name; on disk; how large; on which device |
+| `registry.py`, `checkpoint.py`, `device.py` | a family by its name; on disk; on which device |
+| `parameter_count.py` | how large a model is |
 
 Every tensor's name ends in its shape. The legend, the same everywhere in this package:
 

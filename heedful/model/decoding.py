@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from heedful.config.capabilities import NUMBERS, Capabilities, anything
+from heedful.config.supported_settings import NUMBERS, Capabilities, anything
 from heedful.model.attention import MultiHeadAttention
 from heedful.model.embedding import Embedding
 from heedful.model.interface import Memory

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import torch
 
-from heedful.config.capabilities import KERNELS
-from heedful.config.extras import install_line
+from heedful.config.optional_packages import install_line
 from heedful.config.settings import FamilyConfig
+from heedful.config.supported_settings import KERNELS
 from heedful.errors import DeviceError
 
 DEVICES = ("auto", "cpu", "cuda", "mps")

@@ -23,7 +23,7 @@ from heedful.score.bootstrap import packed_counts
 from heedful.score.card import Evaluation, TextFile, identify, text_file, write_card, write_translations
 from heedful.score.card_tables import to_markdown
 from heedful.score.evaluation import checked, evaluate, perplexities
-from heedful.score.model_card import card_of, new_card
+from heedful.score.new_card import card_of, new_card
 from heedful.score.provenance import commit, machine, now
 from heedful.score.report import Perplexity, Report
 from heedful.score.scores import MAX_RESAMPLED_LINES

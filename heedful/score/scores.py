@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 from sacrebleu.metrics import BLEU, CHRF, TER
 
-from heedful.config.extras import missing
+from heedful.config.optional_packages import missing
 from heedful.data.languages import are_side_by_side, base_language
 
 References: TypeAlias = Sequence[Sequence[str]]  # the lines of the first reference, of the second, …

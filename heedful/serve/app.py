@@ -26,7 +26,7 @@ from heedful.errors import CheckpointError, ConfigError, DataError, DeviceError
 from heedful.inspection.page_file import PAGE
 from heedful.serve import deepl, libretranslate, page_api
 from heedful.serve.disconnection import CLIENT_GONE
-from heedful.serve.front import Front, front_of
+from heedful.serve.gateway import Front, front_of
 from heedful.serve.limits import Keys, Limits, RateLimit, RefusalError, busy
 from heedful.serve.pairs import load_pairs
 from heedful.serve.prometheus import MEDIA_TYPE

@@ -10,7 +10,7 @@ from starlette.routing import Route
 
 from heedful.serve.disconnection import while_connected
 from heedful.serve.extra_parameters import division, refuse_unsupported
-from heedful.serve.front import front_of
+from heedful.serve.gateway import front_of
 from heedful.serve.language_names import language_name
 from heedful.serve.limits import RefusalError
 from heedful.serve.service import AUTO, Service

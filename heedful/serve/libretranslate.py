@@ -9,13 +9,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from heedful.serve.answers import Answer
 from heedful.serve.disconnection import while_connected
 from heedful.serve.extra_parameters import division, refuse_unsupported
-from heedful.serve.front import front_of
+from heedful.serve.gateway import front_of
 from heedful.serve.language_names import language_name
 from heedful.serve.limits import RefusalError
 from heedful.serve.service import AUTO
+from heedful.serve.translation_task import Answer
 
 OF_DEEPL = {"tag_handling": ()}  # here `format` says it
 FRONTEND_TIMEOUT = 500  # milliseconds that a page waits for the next key

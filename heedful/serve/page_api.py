@@ -19,15 +19,15 @@ from heedful.data.run_folder import METRICS
 from heedful.data.run_metrics import Tail
 from heedful.errors import CheckpointError, HeedfulError
 from heedful.inspection import trace as inspection
-from heedful.serve.answers import Side
 from heedful.serve.disconnection import while_connected
 from heedful.serve.extra_parameters import division, refuse_unsupported
-from heedful.serve.front import Front, front_of
+from heedful.serve.gateway import Front, front_of
 from heedful.serve.limits import RefusalError
 from heedful.serve.pairs import Pair
 from heedful.serve.parameters import Parameters
 from heedful.serve.queue import QueueClosedError, QueueFullError
 from heedful.serve.service import AUTO
+from heedful.serve.translation_task import Side
 from heedful.translate.engine import SearchOptions
 
 LARGEST_TABLE = 1024  # positions, and dimensions

@@ -17,15 +17,15 @@ import msgspec
 from heedful.data import language_detection
 from heedful.data.languages import has_spaces
 from heedful.model.device import ONE_THREAD
-from heedful.serve.answers import Answer, RankedSentence, Side, TranslationTask, best_translations
 from heedful.serve.limits import RefusalError
 from heedful.serve.pairs import Pair
 from heedful.serve.queue import BatchQueue, QueueClosedError, QueueFullError
+from heedful.serve.translation_task import Answer, RankedSentence, Side, TranslationTask, best_translations
 from heedful.translate.alignment import Aligner, Alignment, choice_for
 from heedful.translate.documents.markup import Markup
 from heedful.translate.documents.paragraphs import Division, Document
 from heedful.translate.engine import SearchOptions
-from heedful.translate.opening import search_engine
+from heedful.translate.open_engine import search_engine
 from heedful.translate.translation import Translation, Translator
 
 AUTO = "auto"

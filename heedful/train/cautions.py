@@ -18,7 +18,7 @@ from heedful.data.tokenizer import SPACE, Tokenizer
 from heedful.errors import counted
 from heedful.model.checkpoint import checkpoint_steps
 from heedful.model.device import lack_of_kernels
-from heedful.model.sizes import count, shapes_of_new
+from heedful.model.parameter_count import count, shapes_of_new
 
 PIECES_PER_WORD = 3.0  # so many or more: the vocabulary was learned from other text, or is too small
 BYTE_SHARE = 0.01  # of all tokens

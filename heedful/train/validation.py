@@ -20,7 +20,7 @@ from heedful.train.batching import PairNumbers, make_batch
 from heedful.train.loop import Scores, StoppedError, Validate
 from heedful.train.loss import smoothed_cross_entropy
 from heedful.translate.engine import Request, SearchOptions
-from heedful.translate.opening import search_engine
+from heedful.translate.open_engine import search_engine
 
 T = TypeVar("T")
 Stop = Callable[[], bool]

@@ -41,7 +41,7 @@ from heedful.model.checkpoint import load_model
 from heedful.model.device import choose_device
 from heedful.model.interface import RecordedAttention, TranslationModel
 from heedful.translate.export.cache import cache_file
-from heedful.translate.forced import forced_batch
+from heedful.translate.forced_pass import forced_batch
 from heedful.translate.translation import Translation, one_line
 
 Alignment: TypeAlias = tuple[tuple[int, int], ...]

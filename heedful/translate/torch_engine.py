@@ -23,7 +23,7 @@ from heedful.errors import ConfigError, DivergedError
 from heedful.model.device import explained_out_of_memory
 from heedful.model.interface import Decoder, Memory, State, TranslationModel
 from heedful.translate.engine import Computing, Engine, Numbered, Pair, Request, SearchOptions, Windows, length_limit
-from heedful.translate.forced import forced_batch, packed_sources, with_eos
+from heedful.translate.forced_pass import forced_batch, packed_sources, with_eos
 from heedful.translate.sampling import SampleRule, greedy_rule
 from heedful.translate.search import BeamRule, History, Hypothesis, Rule, Search, beam_steps, new_beams
 

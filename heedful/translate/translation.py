@@ -35,9 +35,9 @@ from heedful.errors import ConfigError, DataError, DeviceError, DivergedError
 from heedful.model.device import choose_device
 from heedful.model.interface import TranslationModel
 from heedful.model.registry import register
-from heedful.translate.combining import best_combinations
+from heedful.translate.best_combinations import best_combinations
 from heedful.translate.engine import Engine, Request, SearchOptions, length_limit, windows
-from heedful.translate.opening import ENGINES, open_engine
+from heedful.translate.open_engine import ENGINES, open_engine
 from heedful.translate.search import Hypothesis
 
 FEW_TEXTS = 16  # fewer are encoded one by one

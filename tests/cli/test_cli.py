@@ -23,11 +23,11 @@ from safetensors.torch import load_file, save_file
 
 from heedful.cli import demo
 from heedful.cli import main as cli
-from heedful.config import extras
+from heedful.config import optional_packages
 from heedful.config.settings import Config, resolve
 from heedful.data.stdio import output_file
 from heedful.model.checkpoint import FORMAT
-from heedful.model.sizes import count, shapes_of_new
+from heedful.model.parameter_count import count, shapes_of_new
 from tests import ROOT
 from tests.small_models import TEXT, small_model
 
@@ -442,7 +442,7 @@ def test_config_names_every_setting(heedful: Run) -> None:
 def test_the_demo_says_what_the_server_still_needs(
     missing: tuple[str, ...], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(extras, "find_spec", lambda name: None if name in missing else object())
+    monkeypatch.setattr(optional_packages, "find_spec", lambda name: None if name in missing else object())
     assert demo._still_needed().startswith(said)
     assert demo._still_needed().partition(" -m pip install ")[2] == " ".join(missing).replace("_", "-")
 

@@ -19,10 +19,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heedful.data import encoding
 from heedful.data import shards as module
-from heedful.data.encoding import Encoding
+from heedful.data import text_to_ids
 from heedful.data.shards import PairCounts, Shards, Side, is_current, open_shards, prepare
+from heedful.data.text_to_ids import Encoding
 from heedful.data.tokenizer import Tokenizer
 from heedful.errors import CheckpointError, DataError, DeviceError
 from tests import ROOT
@@ -42,8 +42,8 @@ LINE = st.text(st.characters(exclude_characters="\n\0", exclude_categories=["Cs"
 @pytest.fixture(autouse=True)
 def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that a few lines are many chunks, and other processes start for them."""
-    monkeypatch.setattr(encoding, "_CHUNK_PAIRS", 7)
-    monkeypatch.setattr(encoding, "_FEW_CHUNKS", 2)
+    monkeypatch.setattr(text_to_ids, "_CHUNK_PAIRS", 7)
+    monkeypatch.setattr(text_to_ids, "_FEW_CHUNKS", 2)
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # the tests' own time
 
 
@@ -208,7 +208,7 @@ def test_the_files_do_not_depend_on_the_processes(text: Text, processes: int, mo
     alone = text.prepare()
     expected = contents(text.directory)
     shutil.rmtree(text.directory)
-    monkeypatch.setattr(encoding, "BulkEncoder", no_encoding)
+    monkeypatch.setattr(text_to_ids, "BulkEncoder", no_encoding)
     together = text.prepare(processes=processes)
     assert contents(text.directory) == expected
     assert together.counts == alone.counts
@@ -218,15 +218,15 @@ def test_chunks_are_bounded_in_characters_too(text: Text, monkeypatch: pytest.Mo
     expected = sentences(text.prepare().source)
     shutil.rmtree(text.directory)
     seen: list[PairCounts] = []
-    monkeypatch.setattr(encoding, "_CHUNK_PAIRS", 1000)
-    monkeypatch.setattr(encoding, "_CHUNK_CHARACTERS", 100)
+    monkeypatch.setattr(text_to_ids, "_CHUNK_PAIRS", 1000)
+    monkeypatch.setattr(text_to_ids, "_CHUNK_CHARACTERS", 100)
     assert sentences(text.prepare(progress=seen.append).source) == expected
     assert len(seen) > 10
     assert [counts.read for counts in seen] == sorted(counts.read for counts in seen)
 
 
 def test_few_lines_start_no_process(text: Text, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(encoding, "_FEW_CHUNKS", 50)
+    monkeypatch.setattr(text_to_ids, "_FEW_CHUNKS", 50)
     monkeypatch.setattr(subprocess, "Popen", no_encoding)
     assert len(text.prepare(processes=2)) == 60
 
@@ -324,7 +324,7 @@ def test_drawn_encodings_that_are_cut_off_are_found(text: Text) -> None:
 
 def test_what_is_made_is_used_again(text: Text, monkeypatch: pytest.MonkeyPatch) -> None:
     made = text.prepare()
-    monkeypatch.setattr(encoding.Encoding, "encode", no_encoding)
+    monkeypatch.setattr(text_to_ids.Encoding, "encode", no_encoding)
     again = text.prepare(processes=2)
     assert again.counts == made.counts
     assert sentences(again.source) == sentences(made.source)
@@ -333,7 +333,7 @@ def test_what_is_made_is_used_again(text: Text, monkeypatch: pytest.MonkeyPatch)
 
 def test_content_decides_and_not_the_clock(text: Text, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     text.prepare()
-    monkeypatch.setattr(encoding.Encoding, "encode", no_encoding)
+    monkeypatch.setattr(text_to_ids.Encoding, "encode", no_encoding)
     os.utime(text.source, (1, 1))
     text.target = text.target.rename(tmp_path / "renamed.de")
     assert len(text.prepare()) == 60
@@ -527,17 +527,17 @@ def test_a_process_that_dies_is_an_error_of_ours(text: Text, monkeypatch: pytest
 SCRIPT = """
 import itertools, signal, sys
 from pathlib import Path
-from heedful.data import text_files, encoding, shards
+from heedful.data import text_files, text_to_ids, shards
 from heedful.data.tokenizer import Tokenizer
 print("started", flush=True)
-encoding._CHUNK_PAIRS, encoding._FEW_CHUNKS = 7, 2
+text_to_ids._CHUNK_PAIRS, text_to_ids._FEW_CHUNKS = 7, 2
 signal.signal(signal.SIGINT, signal.default_int_handler)  # who starts the tests in the background ignores it
 folder, forever = Path(sys.argv[1]), sys.argv[2:] == ["forever"]
 if forever:
     shards.read_pairs = lambda *files: itertools.cycle(list(text_files.read_pairs(*files)))
 try:
     made = shards.prepare(folder / "data" / "train", [folder / "a.en"], [folder / "a.de"],
-        encoding.Encoding(Tokenizer.load(folder / "tokenizer.model"), 100), processes=2,
+        text_to_ids.Encoding(Tokenizer.load(folder / "tokenizer.model"), 100), processes=2,
         progress=lambda counts: print("encoding", flush=True) if counts.read < 8 else None)
     print(len(made), "torch" in sys.modules, flush=True)
 except KeyboardInterrupt:

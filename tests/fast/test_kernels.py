@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from heedful.config.capabilities import WIDEST_HEAD
 from heedful.config.settings import ModelConfig
+from heedful.config.supported_settings import WIDEST_HEAD
 from heedful.fast.cuda.packing import fill_pairs, num_pair_numbers, view_pairs
 from heedful.fast.cuda.tiles import StaticShape, Tiles, make_tiles
 from heedful.model.attention import plain_attention
@@ -411,7 +411,7 @@ def test_the_loss_of_twins_is_that_of_the_logits(
     rows: int, words: int, label_smoothing: float, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from heedful.fast.cuda import cross_entropy
-    from heedful.fast.cuda.twin_loss import projected_twin_loss
+    from heedful.fast.cuda.r_drop_loss import projected_twin_loss
 
     monkeypatch.setattr(cross_entropy, "CHUNK_BYTES", 5 * words * 8)  # some chunks and a rest
     hidden = _normal(rows, 16, dtype=dtype)

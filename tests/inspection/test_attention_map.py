@@ -13,7 +13,7 @@ from heedful.data.grammar.corpus import Example, pronoun_cases
 from heedful.data.grammar.links import Link
 from heedful.errors import ConfigError, DataError
 from heedful.inspection.attention_map import KINDS, AttentionMap, Kind, attention_map, the_model, tokens_of
-from heedful.inspection.heads import (
+from heedful.inspection.head_roles import (
     CERTAIN,
     Roles,
     grammar_roles,

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from heedful.config.extras import install_line, missing
+from heedful.config.optional_packages import install_line, missing
 from heedful.errors import DataError
 from heedful.inspection import doctor
 from heedful.inspection.doctor import TrainingGraph, compare, examine
 from heedful.model.checkpoint import LoadedModel, load_model
 from heedful.translate.engine import Pair
 from heedful.translate.export.ctranslate2 import write_ctranslate2
-from heedful.translate.opening import search_engine
+from heedful.translate.open_engine import search_engine
 from tests.narrowed import as_transformer
 from tests.small_models import TEXT, small_model
 

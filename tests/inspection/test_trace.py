@@ -16,7 +16,7 @@ import torch
 
 from heedful.data.run_metrics import Tail, append_metrics, cut_metrics, run_metrics
 from heedful.errors import CheckpointError, DataError
-from heedful.inspection import heads
+from heedful.inspection import head_roles
 from heedful.inspection.attention_map import KINDS, AttentionMap, Kind, attention_map, map_of_ids
 from heedful.inspection.trace import folder_card, look, model_facts, positions, prepare, trace
 from heedful.translate.engine import SearchOptions
@@ -284,13 +284,13 @@ def test_a_file_carries_the_vectors_of_all_hypotheses(translator: Translator) ->
 
 def test_what_is_prepared_is_not_done_again(monkeypatch: pytest.MonkeyPatch) -> None:
     translator, calls = small_translator("en", "de"), list[Translator]()
-    found = dict.fromkeys(KINDS, heads.Roles({}, {}, torch.zeros(2, 2)))
+    found = dict.fromkeys(KINDS, head_roles.Roles({}, {}, torch.zeros(2, 2)))
 
-    def count(translator: Translator) -> dict[Kind, heads.Roles]:
+    def count(translator: Translator) -> dict[Kind, head_roles.Roles]:
         calls.append(translator)
         return found
 
-    monkeypatch.setattr(heads, "grammar_roles", count)
+    monkeypatch.setattr(head_roles, "grammar_roles", count)
     prepare(translator)
     prepare(translator)
     prepare(small_translator("xx", "yy"))

@@ -25,7 +25,7 @@ from heedful.model.feed_forward import FeedForward
 from heedful.model.layers import DecoderLayer, EncoderLayer
 from heedful.model.layout import Groups, Lengths, grouped_attention, make_groups
 from heedful.model.packed import Packed, pack_source, pack_target, shift_right
-from heedful.model.sizes import count, shapes_of_new
+from heedful.model.parameter_count import count, shapes_of_new
 from heedful.model.transformer import Transformer
 from tests.narrowed import model_config
 

@@ -14,7 +14,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.profiler import ProfilerActivity, profile
 
 from heedful.config.settings import Config, resolve
-from heedful.model.sizes import memory_estimate
+from heedful.model.parameter_count import memory_estimate
 from heedful.model.transformer import Transformer
 from heedful.train.batching import Batch, make_batch
 from heedful.train.processes import World
@@ -66,7 +66,7 @@ def test_logits_and_activations_are_the_peak_of_a_step(
     if device == "cuda":
         monkeypatch.setattr("heedful.fast.training.fast_gradients", lambda *_, **__: None)
     monkeypatch.setattr("heedful.fast.cpu.loss_by_rows.ROWS_AT_ONCE", 48)
-    monkeypatch.setattr("heedful.model.sizes.ROWS_AT_ONCE", 48)
+    monkeypatch.setattr("heedful.model.parameter_count.ROWS_AT_ONCE", 48)
     trainer, vocab_size = new_trainer(config(r_drop=r_drop), 10_000), 10_000
     trainer.step([full_batch()])
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as record:

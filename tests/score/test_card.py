@@ -47,8 +47,8 @@ from heedful.score.card_comparison import (
 )
 from heedful.score.card_tables import to_markdown
 from heedful.score.evaluation import evaluate, evaluate_files
-from heedful.score.model_card import new_card
 from heedful.score.model_evaluation import contrast_cases, evaluate_models, evaluate_translator, keep_on_card
+from heedful.score.new_card import new_card
 from heedful.score.provenance import Machine
 from heedful.score.report import Report
 from heedful.score.run_history import (
@@ -224,8 +224,8 @@ def test_starting_a_finished_run_again_changes_nothing_that_its_card_says(
     train(*files, recipe=recipe, device="cpu", settings=settings)
     before = (tmp_path / "run" / "model" / "card.json").read_bytes()
     monkeypatch.setenv("HEEDFUL_COMMIT", "other-code")
-    monkeypatch.setattr("heedful.score.model_card.machine", lambda *_, **__: OTHER_MACHINE)
-    monkeypatch.setattr("heedful.score.model_card.now", lambda: "another day")
+    monkeypatch.setattr("heedful.score.new_card.machine", lambda *_, **__: OTHER_MACHINE)
+    monkeypatch.setattr("heedful.score.new_card.now", lambda: "another day")
     train(*files, device="cpu", settings=settings)
     assert (tmp_path / "run" / "model" / "card.json").read_bytes() == before
     (tmp_path / "run" / "model" / "card.json").unlink()
@@ -238,7 +238,7 @@ def test_starting_a_finished_run_again_changes_nothing_that_its_card_says(
 def test_a_card_says_which_start_did_what(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for commit, machine, steps in (("first", ONE_MACHINE, 2), ("second", OTHER_MACHINE, 6)):
         monkeypatch.setenv("HEEDFUL_COMMIT", commit)
-        monkeypatch.setattr("heedful.score.model_card.machine", lambda *_, chosen=machine, **__: chosen)
+        monkeypatch.setattr("heedful.score.new_card.machine", lambda *_, chosen=machine, **__: chosen)
         trained(text, tmp_path / "run", **{"train.steps": steps})
     training = load_card(tmp_path / "run").training
     assert training is not None
@@ -257,7 +257,7 @@ def test_a_card_says_which_start_did_what(text: Path, tmp_path: Path, monkeypatc
 def test_gpu_hours_are_not_told_where_a_start_is_not_known(
     text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("heedful.score.model_card.machine", lambda *_, **__: ONE_MACHINE)
+    monkeypatch.setattr("heedful.score.new_card.machine", lambda *_, **__: ONE_MACHINE)
     trained(text, tmp_path / "run", **{"train.steps": 2})
     (tmp_path / "run" / "starts.jsonl").unlink()
     training = load_card(trained(text, tmp_path / "run", **{"train.steps": 6})).training

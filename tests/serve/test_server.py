@@ -25,7 +25,7 @@ from heedful.data import language_detection
 from heedful.serve import deepl, page_api
 from heedful.serve import service as served
 from heedful.serve.app import PATHS, create_app
-from heedful.serve.front import _key
+from heedful.serve.gateway import _key
 from heedful.serve.limits import Limits, RateLimit, RefusalError
 from heedful.serve.pairs import load_pairs
 from heedful.serve.parameters import Parameters

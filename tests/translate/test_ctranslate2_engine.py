@@ -28,7 +28,7 @@ from heedful.translate.engine import Request, Sampling, SearchOptions
 from heedful.translate.export import cache
 from heedful.translate.export.cache import cached_ctranslate2
 from heedful.translate.export.ctranslate2 import num_positions
-from heedful.translate.opening import AutoEngine, open_engine, search_engine
+from heedful.translate.open_engine import AutoEngine, open_engine, search_engine
 from heedful.translate.torch_engine import TorchEngine
 from heedful.translate.translation import Translator
 from tests.small_models import TEXT, small_model

@@ -20,7 +20,7 @@ from heedful.model.transformer import Transformer
 from heedful.translate import engine as engines
 from heedful.translate import torch_engine
 from heedful.translate.engine import Computing, Engine, Request, Sampling, SearchOptions
-from heedful.translate.opening import search_engine
+from heedful.translate.open_engine import search_engine
 from heedful.translate.search import BeamRule, Hypothesis
 from heedful.translate.torch_engine import TorchEngine
 from tests.table_models import beam_search

@@ -14,13 +14,13 @@ from heedful.errors import counted
 
 if TYPE_CHECKING:
     from heedful.config.settings import FamilyConfig
-    from heedful.model.sizes import Shapes
+    from heedful.model.parameter_count import Shapes
 
 
 def echo_sizes(model: FamilyConfig, vocab_size: int, shapes: Shapes) -> None:
     """Where the parameters are; `shapes` are theirs."""
     from heedful.config.settings import ModelConfig
-    from heedful.model.sizes import count
+    from heedful.model.parameter_count import count
 
     click.echo(f"vocabulary    {vocab_size:,} word pieces")
     for part in dict.fromkeys(map(_part, shapes)):
@@ -50,7 +50,7 @@ def info(model: Path | None, preset: str | None, settings: tuple[str, ...]) -> N
     from heedful.data.tokenizer import Tokenizer
     from heedful.errors import ConfigError
     from heedful.model.checkpoint import find_model, load_config, load_shapes
-    from heedful.model.sizes import shapes_of_new
+    from heedful.model.parameter_count import shapes_of_new
 
     if model is None:
         config = resolve(preset_layer(preset or DEFAULT_PRESET), *map(setting, settings))

@@ -93,7 +93,7 @@ def serve(
 
 
 def _check_libraries() -> None:
-    from heedful.config.extras import SERVER, install_line, missing
+    from heedful.config.optional_packages import SERVER, install_line, missing
     from heedful.errors import DeviceError
 
     if lacking := missing(SERVER):

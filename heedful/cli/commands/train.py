@@ -108,7 +108,7 @@ def _launch(request: TrainingRequest, nproc: int) -> int:
 
 def _dry_run(plan: Plan, nproc: int) -> None:
     from heedful.config.settings import to_toml
-    from heedful.model.sizes import memory_estimate, shapes_of_new
+    from heedful.model.parameter_count import memory_estimate, shapes_of_new
     from heedful.train.processes import World, check_micro_batches
 
     config = plan.config
@@ -136,7 +136,7 @@ def _time(plan: Plan, vocab_size: int, nproc: int) -> str:
     from heedful.errors import DeviceError, about, counted
     from heedful.model.checkpoint import checkpoint_steps
     from heedful.model.device import choose_device
-    from heedful.train.estimate import estimate
+    from heedful.train.time_estimate import estimate
 
     steps = plan.config.train.steps - max(checkpoint_steps(plan.run), default=0)
     if steps <= 0:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from heedful.model.sizes import ROWS_AT_ONCE
+from heedful.model.parameter_count import ROWS_AT_ONCE
 from heedful.train.gradients import Objective
 
 # logits_TV, target_T → sums over rows, of which the first one is trained.

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from heedful.config.capabilities import NUMBERS, Capabilities, one_of
+from heedful.config.supported_settings import NUMBERS, Capabilities, one_of
 from heedful.model.decoding import CachedDecoder, Product
 from heedful.model.interface import Decoder, TranslationModel
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from heedful.config.capabilities import KERNELS
+from heedful.config.supported_settings import KERNELS
 from heedful.fast.cuda.cached_step import cross_attention, embed, own_attention, place_rows
 from heedful.fast.cuda.modules import dropout_places, use_kernels
 from heedful.model.decoding import CachedLayer

@@ -17,14 +17,14 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from heedful.config.capabilities import KERNELS
+from heedful.config.supported_settings import KERNELS
 from heedful.fast.cuda.cross_entropy import projected_cross_entropy
 from heedful.fast.cuda.graphs import WARM_UP_RUNS, capturing, recorded
 from heedful.fast.cuda.mixed_precision import MixedPrecision
 from heedful.fast.cuda.modules import dropout_places, use_kernels
 from heedful.fast.cuda.packing import num_pair_numbers, view_pairs
+from heedful.fast.cuda.r_drop_loss import projected_twin_loss
 from heedful.fast.cuda.tiles import StaticShape
-from heedful.fast.cuda.twin_loss import projected_twin_loss
 from heedful.model.interface import Memory
 from heedful.model.transformer import Transformer
 from heedful.train.r_drop import twin_rows

@@ -14,7 +14,7 @@ from heedful.data.text_files import read_pairs
 from heedful.data.tokenizer import Tokenizer
 from heedful.errors import CheckpointError
 from heedful.model import checkpoint
-from heedful.score.model_card import RunFacts, write_training_card
+from heedful.score.new_card import RunFacts, write_training_card
 from heedful.train.run.text import training_text
 from heedful.translate.export.cache import keep_cache
 

@@ -28,7 +28,7 @@ from heedful.data.shards import made_from, open_shards
 from heedful.data.tokenizer import Tokenizer
 from heedful.model import checkpoint
 from heedful.model.device import choose_device
-from heedful.score.model_card import RunFacts, base_of, card_in, write_start
+from heedful.score.new_card import RunFacts, base_of, card_in, write_start
 from heedful.score.provenance import commit
 from heedful.score.run_history import Place, keep_base
 from heedful.train.loop import EndRecord, PaceRecord, Record, Scores, StepRecord, ValidationRecord, train

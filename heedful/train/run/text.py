@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from heedful.config.settings import TEXT_FILES, Config, DataConfig
-from heedful.data.encoding import Encoding
 from heedful.data.run_folder import TOKENIZER, TRAINING_DATA, VALIDATION_DATA
 from heedful.data.shards import is_current, is_of_other_text, prepare
 from heedful.data.text_files import (
@@ -24,6 +23,7 @@ from heedful.data.text_files import (
     refuse_other_than_text,
     refuse_pipe,
 )
+from heedful.data.text_to_ids import Encoding
 from heedful.data.tokenizer import Tokenizer
 from heedful.errors import CheckpointError, ConfigError, DataError, counted
 from heedful.model.checkpoint import last_whole

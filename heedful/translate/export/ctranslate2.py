@@ -16,9 +16,9 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor, nn
 
-from heedful.config.capabilities import NUMBERS, Capabilities, one_of, share_of_d_model
-from heedful.config.extras import install_line
+from heedful.config.optional_packages import install_line
 from heedful.config.settings import FamilyConfig
+from heedful.config.supported_settings import NUMBERS, Capabilities, one_of, share_of_d_model
 from heedful.data.atomic import explained, new_folder
 from heedful.data.tokenizer import Tokenizer
 from heedful.errors import CheckpointError, ConfigError, DeviceError

@@ -19,8 +19,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from heedful.config.capabilities import NUMBERS, Capabilities, one_of, share_of_d_model
 from heedful.config.settings import DecodeConfig, ModelConfig
+from heedful.config.supported_settings import NUMBERS, Capabilities, one_of, share_of_d_model
 from heedful.data.atomic import explained, new_folder
 from heedful.data.tokenizer import Tokenizer
 from heedful.errors import CheckpointError

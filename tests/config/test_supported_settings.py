@@ -14,8 +14,8 @@ from click.testing import CliRunner
 from torch import Tensor, nn
 
 from heedful.cli.main import commands
-from heedful.config.capabilities import KERNELS, NUMBERS, Capabilities, one_of
 from heedful.config.settings import Config, ModelConfig, resolve
+from heedful.config.supported_settings import KERNELS, NUMBERS, Capabilities, one_of
 from heedful.errors import ConfigError
 from heedful.fast.cpu.loss_by_rows import ObjectiveByRows
 from heedful.fast.cpu.prepacked import PREPACKED, PackedProduct, prepacked_decoder
@@ -37,7 +37,7 @@ from heedful.translate.engine import Request, SearchOptions
 from heedful.translate.export.cache import cached_ctranslate2
 from heedful.translate.export.ctranslate2 import CTRANSLATE2, write_ctranslate2
 from heedful.translate.export.marian import MARIAN, write_huggingface
-from heedful.translate.opening import open_engine
+from heedful.translate.open_engine import open_engine
 from heedful.translate.torch_engine import TorchEngine
 from tests.memory_shards import shards
 from tests.narrowed import as_transformer

@@ -272,7 +272,7 @@ class _Worker:
     def __init__(self, encoding: Encoding) -> None:
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-c", "from heedful.data.encoding import serve; serve()"],
+                [sys.executable, "-P", "-c", "from heedful.data.text_to_ids import serve; serve()"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 env=os.environ | {"PYTHONPATH": _module_path(), "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},

@@ -17,13 +17,13 @@ from msgspec import Struct
 
 from heedful import __version__
 from heedful.config.settings import Config, named_files
-from heedful.data.encoding import Encoding
 from heedful.data.run_folder import MODEL, TOKENIZER, TRAINING_DATA, VALIDATION_DATA
 from heedful.data.shards import is_current, open_shards
+from heedful.data.text_to_ids import Encoding
 from heedful.data.tokenizer import Tokenizer
 from heedful.errors import CheckpointError, DataError
 from heedful.model.checkpoint import ModelFiles, find_model, load_config, load_shapes, weights_digest
-from heedful.model.sizes import count
+from heedful.model.parameter_count import count
 from heedful.score.card import (
     CARD,
     Card,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from heedful.serve.pairs import Pair
 from heedful.translate.alignment import Alignment
-from heedful.translate.combining import best_combinations
+from heedful.translate.best_combinations import best_combinations
 from heedful.translate.documents.markup import Markup
 from heedful.translate.documents.paragraphs import Document
 from heedful.translate.translation import Translation

@@ -22,8 +22,8 @@ from heedful.config.settings import Config, FamilyConfig, ModelConfig
 from heedful.data.shards import PairCounts, Shards, Side
 from heedful.errors import DeviceError, counted
 from heedful.model.device import explained_out_of_memory, has_kernels
+from heedful.model.parameter_count import count, shapes_of_new
 from heedful.model.registry import new_model
-from heedful.model.sizes import count, shapes_of_new
 from heedful.train.gradients import make_gradients
 from heedful.train.processes import ALONE
 from heedful.train.trainer import resolved_precision

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from heedful.config import extras
+from heedful.config import optional_packages
+from heedful.config.optional_packages import install_line
 from heedful.config.settings import ModelConfig
 from heedful.errors import DeviceError
 from heedful.inspection import drawing
@@ -95,7 +96,7 @@ def test_the_readme_installs_from_a_clone_and_from_a_wheel(name: str) -> None:
 
 
 def test_what_an_error_installs_is_what_the_extra_holds() -> None:
-    assert set(extras.SERVER) == names(OPTIONAL["serve"])
+    assert set(optional_packages.SERVER) == names(OPTIONAL["serve"])
     calls = [
         node
         for path in SOURCES
@@ -111,7 +112,7 @@ def test_what_an_error_installs_is_what_the_extra_holds() -> None:
 @pytest.mark.parametrize(("language", "extra"), [("ko", "ko"), ("ja", "ja")])
 def test_a_report_names_what_its_tokenizer_lacks(language: str, extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as nothing:
-        nothing.setattr(extras, "find_spec", lambda _: None)
+        nothing.setattr(optional_packages, "find_spec", lambda _: None)
         (line,) = re.findall("pip install (.*)", choose_tokenizer(language).reason)
     wanted = [each for each in requires("sacrebleu") or [] if re.search(f"extra == ['\"]{extra}['\"]", each)]
     found = shlex.split(line)
@@ -122,7 +123,7 @@ def test_a_report_names_what_its_tokenizer_lacks(language: str, extra: str, monk
 
 def test_an_install_line_is_for_the_python_that_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     done = subprocess.run(
-        [*shlex.split(extras.install_line("click")), "--no-index", "--disable-pip-version-check"],
+        [*shlex.split(install_line("click")), "--no-index", "--disable-pip-version-check"],
         capture_output=True,
         text=True,
         check=False,
@@ -130,7 +131,7 @@ def test_an_install_line_is_for_the_python_that_runs(monkeypatch: pytest.MonkeyP
     assert done.returncode == 0, done.stderr
     assert "already satisfied: click" in done.stdout
     monkeypatch.setattr(sys, "executable", "/home/a b/python")
-    assert extras.install_line("starlette", "uvicorn") == "'/home/a b/python' -m pip install starlette uvicorn"
+    assert install_line("starlette", "uvicorn") == "'/home/a b/python' -m pip install starlette uvicorn"
 
 
 def test_what_is_missing_is_told_with_the_line_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,4 +141,4 @@ def test_what_is_missing_is_told_with_the_line_that_installs_it(monkeypatch: pyt
     monkeypatch.setattr("heedful.model.device.find_spec", lambda name: None)
     import torch
 
-    assert lack_of_kernels(torch.device("cuda"), ModelConfig()) == f"Triton ({extras.install_line('triton')})"
+    assert lack_of_kernels(torch.device("cuda"), ModelConfig()) == f"Triton ({install_line('triton')})"

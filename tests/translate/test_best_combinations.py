@@ -5,7 +5,7 @@ from itertools import product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.translate.combining import best_combinations
+from heedful.translate.best_combinations import best_combinations
 
 SCORES = st.lists(st.lists(st.integers(-9, 0).map(float), min_size=1, max_size=4), max_size=4)
 

@@ -15,10 +15,10 @@ from heedful.cli.commands.train import _time
 from heedful.config.settings import ModelConfig, preset, resolve, setting
 from heedful.errors import DeviceError, about
 from heedful.model.checkpoint import WEIGHTS
-from heedful.model.sizes import count, shapes_of_new
-from heedful.train import estimate as module
-from heedful.train.estimate import estimate
+from heedful.model.parameter_count import count, shapes_of_new
+from heedful.train import time_estimate
 from heedful.train.run.plan import Plan
+from heedful.train.time_estimate import estimate
 from tests import ROOT
 
 CPU = torch.device("cpu")
@@ -48,20 +48,20 @@ def test_a_slice_is_scaled_by_the_work_that_it_leaves_out(
     name: str, settings: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a machine where each token of each parameter takes a nanosecond."""
-    monkeypatch.setattr(module._Slice, "seconds", lambda part, rows: 1e-9 * rows * work(part))
+    monkeypatch.setattr(time_estimate._Slice, "seconds", lambda part, rows: 1e-9 * rows * work(part))
     config = resolve(preset(name), *map(setting, settings))
     found = estimate(config, config.tokenizer.vocab_size, CPU)
     whole = count(shapes_of_new(config.model, config.tokenizer.vocab_size))
     assert found.seconds_per_step == pytest.approx(1e-9 * config.train.batch_tokens * whole)
 
 
-def work(part: module._Slice) -> int:
+def work(part: time_estimate._Slice) -> int:
     return sum(parameter.numel() for parameter in part.model.parameters())
 
 
 @pytest.mark.parametrize("model", [ModelConfig(), ModelConfig(num_encoder_layers=12), ModelConfig(d_model=1024)])
 def test_a_part_of_a_model_keeps_the_shares_of_its_parts(model: ModelConfig) -> None:
-    part, vocab_size = module._part(model, 36_000)
+    part, vocab_size = time_estimate._part(model, 36_000)
     ratios = [
         count(shapes_of_new(model, 36_000), name) / count(shapes_of_new(part, vocab_size), name)
         for name in ("encoder", "decoder", "embedding")
@@ -72,14 +72,14 @@ def test_a_part_of_a_model_keeps_the_shares_of_its_parts(model: ModelConfig) -> 
 def test_a_slow_machine_gets_one_slice(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
 
-    def slow(part: module._Slice, rows: int) -> float:
+    def slow(part: time_estimate._Slice, rows: int) -> float:
         asked.append(rows)
         return 60.0
 
-    monkeypatch.setattr(module._Slice, "seconds", slow)
+    monkeypatch.setattr(time_estimate._Slice, "seconds", slow)
     config = resolve(preset("tiny"))
-    assert estimate(config, 1600, CPU).rows == module.FIRST_ROWS
-    assert asked == [module.FIRST_ROWS]
+    assert estimate(config, 1600, CPU).rows == time_estimate.FIRST_ROWS
+    assert asked == [time_estimate.FIRST_ROWS]
 
 
 @pytest.mark.slow
@@ -131,20 +131,20 @@ def test_a_device_that_is_not_here_is_not_measured(tmp_path: Path) -> None:
 
 def test_kernels_are_not_compiled_for_a_measurement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr(module, "has_kernels", lambda *_: True)
-    monkeypatch.setattr(module, "resolved_precision", lambda *_: "bf16")
+    monkeypatch.setattr(time_estimate, "has_kernels", lambda *_: True)
+    monkeypatch.setattr(time_estimate, "resolved_precision", lambda *_: "bf16")
     with pytest.raises(DeviceError, match="our kernels are not compiled on this machine yet"):
         estimate(resolve(preset("tiny")), 1600, CPU)
     (tmp_path / "cache" / "ABC").mkdir(parents=True)
-    (tmp_path / "cache" / "ABC" / f"{module.A_KERNEL}.json").touch()
-    module._refuse_to_compile()
+    (tmp_path / "cache" / "ABC" / f"{time_estimate.A_KERNEL}.json").touch()
+    time_estimate._refuse_to_compile()
 
 
 def test_the_kernel_that_is_looked_for_is_one_of_ours() -> None:
     pytest.importorskip("triton")
     from heedful.fast.cuda import attention_tiles
 
-    assert hasattr(attention_tiles, module.A_KERNEL)
+    assert hasattr(attention_tiles, time_estimate.A_KERNEL)
 
 
 def test_a_run_whose_steps_are_done_needs_no_time(tmp_path: Path) -> None:
