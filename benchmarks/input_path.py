@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -48,14 +49,13 @@ def tokenising(source: Path, target: Path, tokenizer: Path, run: Path) -> dict[s
 
 def packing(folder: Path) -> dict[str, Any]:
     """Batches for the GPU in target tokens a second, after the first few."""
+    from heedful.config.settings import TrainConfig
     from heedful.data.shards import open_shards
     from heedful.fast.cuda.packing import make_numbered_batch, static_shape
     from heedful.train.batching import step_batches
 
     shape, shards = static_shape(ROWS, MAX_LENGTH), open_shards(folder)
-    steps = step_batches(
-        shards, lambda s, pairs_N: make_numbered_batch(shape, s, pairs_N), seed=1, rows=ROWS, num_micro_batches=1
-    )
+    steps = step_batches(shards, partial(make_numbered_batch, shape), TrainConfig(batch_tokens=ROWS))
     for _ in islice(steps, 20):
         pass
     tokens, count, started = 0, 0, time.perf_counter()

@@ -27,7 +27,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from heedful.config.recipe import read_recipe
-from heedful.config.settings import Config, layer_to_toml, named_files, resolve
+from heedful.config.settings import Config, TrainConfig, layer_to_toml, named_files, resolve
 from heedful.data.atomic import explained, remove_folder, replaced_folder
 from heedful.data.run_folder import CHECKPOINTS, CONFIG, MODEL, TOKENIZER
 from heedful.data.tokenizer import Tokenizer
@@ -116,11 +116,11 @@ def write_model(folder: Path, weights: Mapping[str, Tensor], config: Config, tok
     shutil.copyfile(tokenizer, folder / TOKENIZER)
 
 
-def prune_checkpoints(run: Path, *, keep_whole: int, keep_weights: int, every: int) -> None:
-    """Keep the last whole checkpoints to resume from, and of the multiples of `every` the last ones to average."""
+def prune_checkpoints(run: Path, train: TrainConfig) -> None:
+    """Keep the last whole checkpoints to resume from, and of the regular ones the last ones to average."""
     steps = checkpoint_steps(run)
-    whole = [step for step in steps if is_whole(step_folder(run, step))][-keep_whole:]
-    averaged = [step for step in steps if step > 0 and step % every == 0][-keep_weights:]
+    whole = [step for step in steps if is_whole(step_folder(run, step))][-train.keep_checkpoints :]
+    averaged = [step for step in steps if step > 0 and step % train.checkpoint_steps == 0][-train.average_last :]
     for step in steps:
         folder = step_folder(run, step)
         if step in whole:

@@ -11,8 +11,8 @@ compute attention brings a layout of its own.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any, Protocol, Self, TypeAlias
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, Protocol, Self, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 Lengths: TypeAlias = npt.NDArray[np.int64]
+T = TypeVar("T")
 
 # A group is closed when the next sentence is shorter than this share of its longest one ...
 LIKE_LENGTH = 0.75
@@ -90,23 +91,22 @@ class Groups:
 
     def to(self, device: torch.device) -> Groups:
         """The same layout with its tensors on `device`."""
-        return replace(
-            self,
-            query_offsets_N=self.query_offsets_N.to(device),
-            key_offsets_N=self.key_offsets_N.to(device),
-            queries=_padding_to(self.queries, device),
-            keys=_padding_to(self.keys, device),
-            groups=tuple(_group_to(group, device) for group in self.groups),
-        )
+        return moved(self, device)
 
 
-def _padding_to(padding: Padding, device: torch.device) -> Padding:
-    return Padding(padding.row_of_cell_P.to(device), padding.cell_of_row_T.to(device))
+def moved(value: T, device: torch.device) -> T:
+    """A dataclass with every tensor in it on `device`."""
+    whole: Any = value
+    found: T = replace(whole, **{each.name: _moved(getattr(whole, each.name), device) for each in fields(whole)})
+    return found
 
 
-def _group_to(group: Group, device: torch.device) -> Group:
-    mask = group.key_mask_N11M
-    return group if mask is None else replace(group, key_mask_N11M=mask.to(device))
+def _moved(value: Any, device: torch.device) -> Any:
+    if hasattr(value, "to"):  # a tensor, or what moves itself
+        return value.to(device)
+    if isinstance(value, tuple):
+        return tuple(_moved(each, device) for each in value)
+    return moved(value, device) if is_dataclass(value) else value
 
 
 def make_groups(query_lengths_N: Lengths, key_lengths_N: Lengths, *, causal: bool) -> Groups:

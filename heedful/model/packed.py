@@ -15,7 +15,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from heedful.model.layout import Layout, Lengths, make_groups
+from heedful.model.layout import Layout, Lengths, make_groups, moved
 
 TokenIds: TypeAlias = npt.NDArray[np.int64]
 
@@ -34,33 +34,26 @@ class Packed:
 
     def to(self, device: torch.device) -> Packed:
         """The same tokens and layouts on `device`."""
-        return replace(
-            self,
-            tokens_T=self.tokens_T.to(device),
-            positions_T=self.positions_T.to(device),
-            self_layout=self.self_layout.to(device),
-            cross_layout=None if self.cross_layout is None else self.cross_layout.to(device),
-        )
+        return moved(self, device)
 
 
 def pack_source(ids_T: TokenIds, lengths_N: Lengths) -> Packed:
     """Source sentences: every token may look at its whole sentence."""
-    return Packed(
-        tokens_T=torch.from_numpy(ids_T),
-        positions_T=torch.from_numpy(positions_of(lengths_N)),
-        longest=int(lengths_N.max()),
-        self_layout=make_groups(lengths_N, lengths_N, causal=False),
-    )
+    return _packed(ids_T, lengths_N, causal=False)
 
 
 def pack_target(ids_T: TokenIds, lengths_N: Lengths, source_lengths_N: Lengths) -> Packed:
     """Target sentences: a token may look at itself, at what stands before it, and at its whole source sentence."""
+    cross_layout = make_groups(lengths_N, source_lengths_N, causal=False)
+    return replace(_packed(ids_T, lengths_N, causal=True), cross_layout=cross_layout)
+
+
+def _packed(ids_T: TokenIds, lengths_N: Lengths, *, causal: bool) -> Packed:
     return Packed(
         tokens_T=torch.from_numpy(ids_T),
         positions_T=torch.from_numpy(positions_of(lengths_N)),
         longest=int(lengths_N.max()),
-        self_layout=make_groups(lengths_N, lengths_N, causal=True),
-        cross_layout=make_groups(lengths_N, source_lengths_N, causal=False),
+        self_layout=make_groups(lengths_N, lengths_N, causal=causal),
     )
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
 import numpy as np
@@ -19,8 +19,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from heedful.config.settings import TrainConfig
 from heedful.data.shards import Shards
 from heedful.data.splitmix import GOLDEN_GAMMA, mixed, shifted
+from heedful.model.layout import moved
 from heedful.model.packed import Packed, pack_source, pack_target, shift_right
 from heedful.train.processes import ALONE, World
 
@@ -44,12 +46,7 @@ class Batch:
 
     def to(self, device: torch.device) -> Batch:
         """The same batch on `device`."""
-        return replace(
-            self,
-            source=self.source.to(device),
-            target_in=self.target_in.to(device),
-            target_out_T=self.target_out_T.to(device),
-        )
+        return moved(self, device)
 
 
 def make_batch(shards: Shards, pairs_N: PairNumbers) -> Batch:
@@ -139,11 +136,8 @@ def micro_batches(shards: Shards, *, seed: int, rows: int) -> Iterator[PairNumbe
 def step_batches(
     shards: Shards,
     make: Callable[[Shards, PairNumbers], B],
+    train: TrainConfig,
     *,
-    seed: int,
-    rows: int,
-    num_micro_batches: int,
-    copies: int = 1,
     first_step: int = 1,
     world: World = ALONE,
 ) -> Iterator[list[B]]:
@@ -151,12 +145,12 @@ def step_batches(
 
     The steps are the same for any number of ranks. With several copies a micro-batch repeats all its pairs.
     """
-    parts = micro_batches(shards, seed=seed, rows=rows // copies)
-    for _ in range((first_step - 1) * num_micro_batches):
+    parts = micro_batches(shards, seed=train.seed, rows=train.micro_batch_tokens // train.copies)
+    for _ in range((first_step - 1) * train.micro_batches):
         next(parts)
     while True:
-        step = [next(parts) for _ in range(num_micro_batches)]
-        yield [make(shards, np.tile(pairs_N, copies)) for pairs_N in step[world.rank :: world.size]]
+        step = [next(parts) for _ in range(train.micro_batches)]
+        yield [make(shards, np.tile(pairs_N, train.copies)) for pairs_N in step[world.rank :: world.size]]
 
 
 def prefetched(items: Iterator[T], *, depth: int = 4) -> Generator[T]:

@@ -60,19 +60,10 @@ class CheckpointWriter:
             with _own_stream(copied):
                 on_host = taken.pop().on_host()  # what was on the device is free again
             save_checkpoint(self.run, step, on_host)
-            self._prune()
+            prune_checkpoints(self.run, self.config)
             self._written.put(step)
         except BaseException as error:
             self._error = error
-
-    def _prune(self) -> None:
-        config = self.config
-        prune_checkpoints(
-            self.run,
-            keep_whole=config.keep_checkpoints,
-            keep_weights=config.average_last,
-            every=config.checkpoint_steps,
-        )
 
 
 def _for_another_thread(snapshot: Snapshot) -> Snapshot:

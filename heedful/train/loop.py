@@ -24,7 +24,6 @@ from heedful.model.device import explained_out_of_memory
 from heedful.model.interface import TranslationModel
 from heedful.train.batching import prefetched, step_batches
 from heedful.train.checkpoint_writer import CheckpointWriter
-from heedful.train.gradients import AnyBatch
 from heedful.train.running_sums import Reading, Sums
 from heedful.train.trainer import Progress, Trainer
 
@@ -143,7 +142,10 @@ def train(
         yield from _validation(trainer, validate, clock)
     reason = _end(trainer, validate)
     writer, pending = CheckpointWriter(run, config), _Pending(trainer, run, clock)
-    with closing(prefetched(_batches(trainer, shards))) as batches, closing(writer):
+    steps = step_batches(
+        shards, trainer.gradients.make, config, first_step=trainer.progress.step + 1, world=trainer.world
+    )
+    with closing(prefetched(steps)) as batches, closing(writer):
         while not reason:
             with _explained_out_of_memory(config):
                 trainer.step(next(batches))
@@ -181,20 +183,6 @@ def _begin_checkpoint(trainer: Trainer, writer: CheckpointWriter, clock: Clock) 
 
 def _written(writer: CheckpointWriter) -> Iterator[CheckpointRecord]:
     return (CheckpointRecord(step, step_folder(writer.run, step)) for step in writer.written())
-
-
-def _batches(trainer: Trainer, shards: Shards) -> Iterator[list[AnyBatch]]:
-    train_config = trainer.config.train
-    return step_batches(
-        shards,
-        trainer.gradients.make,
-        seed=train_config.seed,
-        rows=train_config.micro_batch_tokens,
-        num_micro_batches=train_config.micro_batches,
-        copies=train_config.copies,
-        first_step=trainer.progress.step + 1,
-        world=trainer.world,
-    )
 
 
 def _agreed(trainer: Trainer, stop: bool, clock: Clock) -> tuple[str, bool]:

@@ -23,7 +23,7 @@ class MovingAverage:
     @torch.no_grad()
     def update(self, step: int, bad: Tensor) -> None:
         """Take in the weights after a step; after a bad one (a truth on the device) the average stays as it is."""
-        share = 1.0 - decay_at(step, self.decay)
+        share = 1.0 - min(self.decay, (1 + step) / (10 + step))
         for average, weight in zip(self.averages, self.weights, strict=True):
             average.lerp_(weight, (~bad).to(average.dtype) * share)
 
@@ -48,8 +48,3 @@ class MovingAverage:
             kept = weight.clone()
             weight.copy_(average)
             average.copy_(kept)
-
-
-def decay_at(step: int, decay: float) -> float:
-    """How much of the average is kept in this step."""
-    return min(decay, (1 + step) / (10 + step))

@@ -6,7 +6,7 @@ so that the device can go on with the next step before anybody looks. Nothing he
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -26,22 +26,15 @@ class Sums:
     gradient_norm: float  # of the last finite step
 
 
-@dataclass
 class Totals:
     """The same on the device."""
 
-    device: torch.device
-    sums_3: Tensor = field(init=False)  # smoothed loss, negative log-likelihood, tokens; of finite steps only
-    skipped_steps: Tensor = field(init=False)
-    skipped_in_a_row: Tensor = field(init=False)
-    gradient_norm: Tensor = field(init=False)
-
-    def __post_init__(self) -> None:
-        real = torch.float32 if self.device.type == "mps" else torch.float64
-        self.sums_3 = torch.zeros(3, dtype=real, device=self.device)
-        self.skipped_steps = torch.zeros((), dtype=torch.int64, device=self.device)
-        self.skipped_in_a_row = torch.zeros((), dtype=torch.int64, device=self.device)
-        self.gradient_norm = torch.zeros((), device=self.device)
+    def __init__(self, device: torch.device) -> None:
+        real = torch.float32 if device.type == "mps" else torch.float64
+        self.sums_3 = torch.zeros(3, dtype=real, device=device)  # smoothed loss, negative log-likelihood, tokens
+        self.skipped_steps = torch.zeros((), dtype=torch.int64, device=device)
+        self.skipped_in_a_row = torch.zeros((), dtype=torch.int64, device=device)
+        self.gradient_norm = torch.zeros((), device=device)
 
     def add(self, sums_2: Tensor, tokens: int, norm: Tensor) -> None:
         """Count a step: its losses, its tokens, and the norm of its gradient, which may be no number."""

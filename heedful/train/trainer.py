@@ -136,10 +136,9 @@ class Trainer:
 
     def surroundings(self) -> dict[str, str | int]:
         """What the bits of the result depend on, beside the settings."""
-        threads = torch.get_num_threads()
         return {
             "torch": torch.__version__,
-            "threads": threads,
+            "threads": torch.get_num_threads(),
             "device": self.device.type,
             "processes": self.world.size,
         }
@@ -197,16 +196,12 @@ def deterministic_algorithms() -> Iterator[None]:
     """
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     settings: Any = torch.utils.deterministic
-    is_on, only_warns = (
-        torch.are_deterministic_algorithms_enabled(),
-        torch.is_deterministic_algorithms_warn_only_enabled(),
-    )
-    fills = settings.fill_uninitialized_memory
+    mode, fills = torch.get_deterministic_debug_mode(), settings.fill_uninitialized_memory
     torch.use_deterministic_algorithms(True)
     settings.fill_uninitialized_memory = False
     try:
         with torch.random.fork_rng(devices=[]):
             yield
     finally:
-        torch.use_deterministic_algorithms(is_on, warn_only=only_warns)
+        torch.set_deterministic_debug_mode(mode)
         settings.fill_uninitialized_memory = fills

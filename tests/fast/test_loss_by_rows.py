@@ -86,9 +86,7 @@ def config(r_drop: float = 0.0) -> Config:
 @pytest.mark.parametrize("r_drop", [0.0, 5.0])
 def test_training_with_it_is_training_with_the_plain_objective(r_drop: float, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = config(r_drop)
-    stream = step_batches(
-        random_shards(200), make_batch, seed=1, rows=120, num_micro_batches=1, copies=settings.train.copies
-    )
+    stream = step_batches(random_shards(200), make_batch, settings.train)
     batch, by_rows = next(stream)[0], Mock(wraps=sums_by_rows)
     monkeypatch.setattr(loss_by_rows, "ROWS_AT_ONCE", 16)
     monkeypatch.setattr(loss_by_rows, "sums_by_rows", by_rows)

@@ -18,7 +18,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from heedful.config.settings import Config, resolve
+from heedful.config.settings import Config, TrainConfig, resolve
 from heedful.data.run_folder import tidy_run, write_config
 from heedful.data.tokenizer import Tokenizer
 from heedful.errors import CheckpointError
@@ -150,7 +150,7 @@ def test_what_a_killed_run_was_writing_is_taken_away(tmp_path: Path) -> None:
 def test_pruning_keeps_what_resume_and_average_need(tmp_path: Path) -> None:
     for step in (10, 20, 25, 30, 35, 40, 47):
         save_checkpoint(tmp_path, step, snapshot(step, step))
-        checkpoint.prune_checkpoints(tmp_path, keep_whole=2, keep_weights=3, every=10)
+        checkpoint.prune_checkpoints(tmp_path, TrainConfig(keep_checkpoints=2, average_last=3, checkpoint_steps=10))
     assert checkpoint.checkpoint_steps(tmp_path) == [20, 30, 40, 47]
     whole = [step for step in (20, 30, 40, 47) if checkpoint.is_whole(step_folder(tmp_path, step))]
     assert whole == [40, 47]
@@ -163,7 +163,7 @@ def test_the_weights_that_a_fine_tuned_run_began_with_are_never_averaged(tmp_pat
         save_checkpoint(tmp_path, step, snapshot(step))
     paths = checkpoint.weights_to_average(tmp_path, last=5, every=10)
     assert [path.parent for path in paths] == [step_folder(tmp_path, step) for step in (10, 20)]
-    checkpoint.prune_checkpoints(tmp_path, keep_whole=1, keep_weights=5, every=10)
+    checkpoint.prune_checkpoints(tmp_path, TrainConfig(keep_checkpoints=1, average_last=5, checkpoint_steps=10))
     assert checkpoint.checkpoint_steps(tmp_path) == [10, 20]
 
 
@@ -180,7 +180,7 @@ def test_a_checkpoint_that_was_being_removed_when_the_run_was_killed_goes_at_the
     with monkeypatch.context() as patch:
         patch.setattr("shutil.rmtree", killed)
         with pytest.raises(KeyboardInterrupt):
-            checkpoint.prune_checkpoints(tmp_path, keep_whole=1, keep_weights=1, every=10)
+            checkpoint.prune_checkpoints(tmp_path, TrainConfig(keep_checkpoints=1, average_last=1, checkpoint_steps=10))
     tidy_run(tmp_path)
     assert [folder.name for folder in (tmp_path / "checkpoints").iterdir()] == ["step-00000002"]
 

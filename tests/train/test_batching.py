@@ -12,6 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from heedful.config.settings import TrainConfig
 from heedful.data.shards import Shards
 from heedful.fast.cuda.packing import make_numbered_batch, static_shape, view_pairs
 from heedful.model.packed import NO_TARGET
@@ -33,10 +34,8 @@ from tests.memory_shards import random_shards, shards
 def steps(
     data: Shards, num_steps: int, *, first_step: int = 1, rank: int = 0, num_ranks: int = 1, num_micro_batches: int = 2
 ) -> list[list[Batch]]:
-    world = World(rank, num_ranks)
-    stream = step_batches(
-        data, make_batch, seed=3, rows=40, num_micro_batches=num_micro_batches, first_step=first_step, world=world
-    )
+    train = TrainConfig(seed=3, batch_tokens=40 * num_micro_batches, micro_batches=num_micro_batches)
+    stream = step_batches(data, make_batch, train, first_step=first_step, world=World(rank, num_ranks))
     return list(islice(stream, num_steps))
 
 
@@ -147,8 +146,8 @@ def test_a_numbered_batch_says_the_same() -> None:
 def test_a_static_shape_holds_all_copies_however_few_the_tokens(rows: int, copies: int) -> None:
     data, shape = shards([([], []), ([5], [6])]), static_shape(rows, 1, copies=copies)
     make = partial(make_numbered_batch, shape)
-    stream = step_batches(data, make, seed=1, rows=rows, num_micro_batches=1, copies=copies)
-    plain = step_batches(data, make_batch, seed=1, rows=rows, num_micro_batches=1, copies=copies)
+    train = TrainConfig(batch_tokens=rows, r_drop=copies - 1.0)
+    stream, plain = step_batches(data, make, train), step_batches(data, make_batch, train)
     for (numbered,), (batch,) in islice(zip(stream, plain, strict=True), 20):
         target_T = view_pairs(numbered.numbers_I, shape)[2]
         assert target_T[: batch.num_target_tokens].tolist() == batch.target_out_T.tolist()

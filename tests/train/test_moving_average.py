@@ -39,7 +39,7 @@ def trainer(settings: Config, *, seed: int = 0) -> Trainer:
 
 def do_steps(trainer: Trainer, num_steps: int) -> None:
     first = trainer.progress.step + 1
-    stream = step_batches(DATA, make_batch, seed=1, rows=120, num_micro_batches=1, first_step=first)
+    stream = step_batches(DATA, make_batch, trainer.config.train, first_step=first)
     for _ in range(num_steps):
         trainer.step(next(stream))
 

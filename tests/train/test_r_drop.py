@@ -29,8 +29,7 @@ def config(*, dropout: float = 0.3, r_drop: float = 5.0, max_length: int = 12) -
 
 
 def first_batch(settings: Config) -> Batch:
-    stream = step_batches(DATA, make_batch, seed=1, rows=120, num_micro_batches=1, copies=settings.train.copies)
-    return next(stream)[0]
+    return next(step_batches(DATA, make_batch, settings.train))[0]
 
 
 def new_model(settings: Config) -> Transformer:

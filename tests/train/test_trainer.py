@@ -36,11 +36,7 @@ def trainer(settings: Config, *, seed: int = 0) -> Trainer:
 
 
 def batches(settings: Config, first_step: int = 1) -> Iterator[list[Batch]]:
-    train = settings.train
-    rows = train.batch_tokens // train.micro_batches
-    return step_batches(
-        DATA, make_batch, seed=train.seed, rows=rows, num_micro_batches=train.micro_batches, first_step=first_step
-    )
+    return step_batches(DATA, make_batch, settings.train, first_step=first_step)
 
 
 def spoil(trainer: Trainer) -> None:
