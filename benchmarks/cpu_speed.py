@@ -26,7 +26,8 @@ from torch.nn import functional as F
 
 from benchmarks.command import keep, keeping_parser, run
 from benchmarks.record import machine
-from heedful.config.settings import Config, ModelConfig, preset, resolve
+from heedful.config.setting_layers import preset, resolve
+from heedful.config.settings import Config, ModelConfig
 from heedful.data.shards import PairCounts, Shards, Side
 from heedful.model.embedding import sinusoids
 from heedful.model.transformer import Transformer

@@ -25,7 +25,7 @@ import numpy as np
 
 from benchmarks.command import keep, keeping_parser, need_gpu, run
 from benchmarks.record import machine
-from heedful.config.settings import Layer, read_toml, resolve, setting
+from heedful.config.setting_layers import Layer, read_toml, resolve, setting
 from heedful.data.run_folder import CONFIG, write_config
 
 IMAGES = Path(__file__).parent.parent / "docs" / "images"

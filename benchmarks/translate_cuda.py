@@ -30,7 +30,7 @@ import torch
 from benchmarks.command import keep, keeping_parser, need_gpu, run
 from benchmarks.record import machine
 from heedful.cli.commands.translate import write_translations
-from heedful.config.settings import preset, resolve
+from heedful.config.setting_layers import preset, resolve
 from heedful.data.text_files import read_lines
 from heedful.data.tokenizer import Tokenizer
 from heedful.model.checkpoint import load_model, save_model

@@ -32,7 +32,8 @@ import torch
 
 from benchmarks.command import keep, keeping_parser, run
 from benchmarks.record import machine
-from heedful.config.settings import Config, preset, resolve
+from heedful.config.setting_layers import preset, resolve
+from heedful.config.settings import Config
 from heedful.data.tokenizer import Tokenizer
 from heedful.model.checkpoint import load_model, save_model
 from heedful.model.transformer import Transformer

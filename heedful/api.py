@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from heedful.config.settings import Layer
+from heedful.config.setting_layers import Layer
 from heedful.errors import ConfigError
 from heedful.model.interface import TranslationModel
 from heedful.model.registry import register

@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from heedful.config.settings import resolve
+from heedful.config.setting_layers import resolve
 from heedful.data.atomic import write_files
 from heedful.data.text_files import read_pairs, text_digest, uncompressed
 from heedful.errors import HeedfulError

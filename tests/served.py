@@ -11,7 +11,7 @@ from itertools import chain
 import uvicorn
 from starlette.applications import Starlette
 
-from heedful.config.settings import resolve
+from heedful.config.setting_layers import resolve
 from heedful.data.tokenizer import Tokenizer
 from heedful.serve.server import configured, listen
 from heedful.translate.engine import Computing, Engine, Request, SearchOptions

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from heedful.config.settings import resolve
+from heedful.config.setting_layers import resolve
 from heedful.data.tokenizer import Tokenizer
 from heedful.model.checkpoint import save_model
 from heedful.model.transformer import Transformer

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
-from heedful.config.settings import resolve
+from heedful.config.setting_layers import resolve
 from heedful.data.tokenizer import Tokenizer
 from heedful.model.checkpoint import save_model
 from heedful.model.packed import pack_source, pack_target, shift_right

@@ -15,7 +15,7 @@ import pytest
 import heedful
 from benchmarks import packages as drawing_of_packages
 from heedful.cli.main import commands
-from heedful.config.settings import preset, resolve
+from heedful.config.setting_layers import preset, resolve
 from heedful.data import tokenizer
 from heedful.model.dropout import CHANCES
 from tests import ROOT

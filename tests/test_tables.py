@@ -11,7 +11,8 @@ import msgspec
 import pytest
 
 from benchmarks import tables
-from heedful.config.settings import Config, to_layer
+from heedful.config.setting_layers import to_layer
+from heedful.config.settings import Config
 from heedful.score.bootstrap import packed_counts
 from heedful.score.card import Card, Corpus, Evaluation, TextFile, Training
 from heedful.score.evaluation import evaluate

@@ -16,7 +16,7 @@ import click
 from heedful.cli.messages import say
 from heedful.cli.progress import display, duration
 from heedful.config.optional_packages import SERVER, install_line, missing
-from heedful.config.settings import Layer
+from heedful.config.setting_layers import Layer
 from heedful.data.grammar.corpus import DEMO_SENTENCES, LANGUAGES
 from heedful.data.grammar.corpus_files import write_corpus
 from heedful.errors import ConfigError, counted

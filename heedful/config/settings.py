@@ -1,19 +1,15 @@
-"""Configuration: frozen, typed, checked; presets, TOML in and out (Table 3 of the paper is configuration).
+"""The settings: frozen, typed structs that check themselves (Table 3 of the paper is configuration).
 
-A setting has one name everywhere, `section.field`: in TOML, in `--set`, in error messages. Layers are laid over one
-another (preset < TOML file < flags < `--set`) as plain dictionaries and become a `Config` at the end, so that every
-check runs once, on the whole. Nothing here imports torch.
+A setting has one name everywhere, `section.field`: in TOML, in `--set`, in error messages. How presets, files and flags
+are merged into a `Config` is in `setting_layers.py`. Nothing here imports torch.
 """
 
 from __future__ import annotations
 
 import difflib
-import math
 import re
 import sys
-import tomllib
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeAlias, get_args, get_origin
 
 import msgspec
@@ -21,12 +17,12 @@ from msgspec import Meta, Struct
 
 from heedful.errors import ConfigError
 
-Layer: TypeAlias = dict[str, dict[str, Any]]
 Positive: TypeAlias = Annotated[int, Meta(ge=1, le=10**9)]
 Count: TypeAlias = Annotated[int, Meta(ge=0, le=10**9)]
 Fraction: TypeAlias = Annotated[float, Meta(ge=0.0, lt=1.0)]
 
 TEXT_FILES = ("source", "target", "valid_source", "valid_target")  # of `data`
+DEFAULT_FAMILY = "transformer"
 
 
 class DataConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -70,7 +66,7 @@ class TokenizerConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 class FamilyConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What the settings of every family of models have; each family adds its own."""
 
-    family: str = "transformer"
+    family: str = DEFAULT_FAMILY
     d_model: Positive = 512
 
     @property
@@ -229,7 +225,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
             )
 
 
-FAMILIES: dict[str, type[FamilyConfig]] = {"transformer": ModelConfig}
+FAMILIES: dict[str, type[FamilyConfig]] = {DEFAULT_FAMILY: ModelConfig}
 """The settings under [model], by `model.family`."""
 
 
@@ -248,77 +244,13 @@ def settings_of(family: object) -> type[FamilyConfig]:
     return FAMILIES[family]
 
 
-def family_of(*layers: Mapping[str, Mapping[str, Any]]) -> type[FamilyConfig]:
-    """The settings of the family that the layers name, the last one winning."""
-    models = [model for layer in layers if isinstance(model := layer.get("model"), Mapping)]
-    names = [model["family"] for model in models if "family" in model]
-    return settings_of(names[-1] if names else DEFAULT_FAMILY)
-
-
-PRESETS: dict[str, Layer] = {
-    # The built-in corpus in minutes on two cores.
-    "tiny": {
-        "data": {"max_length": 128},
-        "tokenizer": {"vocab_size": 1600},
-        "model": {"d_model": 128, "d_ff": 512, "num_layers": 2, "num_heads": 4},
-        "train": {
-            "steps": 750,
-            "batch_tokens": 2048,
-            "warmup_steps": 300,
-            "checkpoint_steps": 50,
-            "validate_steps": 250,
-        },
-    },
-    # Some ten thousand pairs on one machine.
-    "small": {
-        "tokenizer": {"vocab_size": 10_000},
-        "model": {"d_model": 256, "d_ff": 1024, "num_layers": 4, "num_heads": 4, "dropout": 0.3},
-        "train": {
-            "steps": 8000,
-            "batch_tokens": 8192,
-            "warmup_steps": 2000,
-            "learning_rate_factor": 2.0,
-            "checkpoint_steps": 400,
-            "validate_steps": 400,
-        },
-    },
-    # Table 3, base and big. A checkpoint every 10 minutes of the paper's machine is one every 1,389 (base) and 600
-    # (big) steps; base takes 1,250, so that the last step is among them.
-    "base": {"model": {}, "train": {}},
-    "big": {
-        "model": {"d_model": 1024, "d_ff": 4096, "num_heads": 16, "dropout": 0.3},
-        "train": {"steps": 300_000, "checkpoint_steps": 600, "average_last": 20},
-    },
-}
-DEFAULT_PRESET, DEFAULT_FAMILY = "base", "transformer"
-
-
-def preset(name: str, *over: Mapping[str, Mapping[str, Any]]) -> Layer:
-    """The settings of a preset that differ from base, but those that the family named in later layers lacks."""
-    if name not in PRESETS:
-        raise ConfigError(f"preset {name!r} is unknown; choose one of {', '.join(PRESETS)}")
-    layer, known = PRESETS[name], family_of(*over).__struct_fields__
-    return layer | {"model": {field: value for field, value in layer["model"].items() if field in known}}
-
-
-def resolve(*layers: Mapping[str, Mapping[str, Any]]) -> Config:
-    """Lay the layers over one another, later ones winning, and check the whole."""
-    merged: Layer = {}
-    for layer in layers:
-        refuse_unknown(layer)
-        for section, fields in layer.items():
-            merged[section] = merged.get(section, {}) | dict(fields)
-    kinds = _sections(family_of(merged))
-    parts: dict[str, Any] = {name: _converted(name, fields, kinds[name]) for name, fields in merged.items()}
-    return Config(**parts)
-
-
-def _sections(model: type[FamilyConfig]) -> dict[str, type[Struct]]:
+def sections(model: type[FamilyConfig]) -> dict[str, type[Struct]]:
     """The settings of each section, for a family of models."""
     return {field.name: type(field.default) for field in msgspec.structs.fields(Config)} | {"model": model}
 
 
-def _converted(section: str, fields: Mapping[str, Any], kind: type[Struct]) -> Struct:
+def converted(section: str, fields: Mapping[str, Any], kind: type[Struct]) -> Struct:
+    """The settings of one section as its struct, which checks them."""
     for field in fields:
         if issubclass(kind, FamilyConfig) and field not in kind.__struct_fields__:
             names = ", ".join(kind.__struct_fields__)
@@ -331,7 +263,7 @@ def _converted(section: str, fields: Mapping[str, Any], kind: type[Struct]) -> S
 
 def refuse_unknown(layer: Mapping[str, Mapping[str, Any]]) -> None:
     """A section or a field that is none of ours."""
-    known = {section: list(kind.__struct_fields__) for section, kind in _sections(ModelConfig).items()}
+    known = {section: list(kind.__struct_fields__) for section, kind in sections(ModelConfig).items()}
     known["model"] = list(dict.fromkeys(field for kind in FAMILIES.values() for field in kind.__struct_fields__))
     for section, fields in layer.items():
         if not isinstance(fields, Mapping):
@@ -342,12 +274,6 @@ def refuse_unknown(layer: Mapping[str, Mapping[str, Any]]) -> None:
             if field not in known[section]:
                 names = [f"{s}.{f}" for s in known for f in known[s]]
                 raise ConfigError(f"there is no setting {section}.{field}{_nearest(f'{section}.{field}', names)}")
-
-
-def _nearest(name: str, known: Iterable[str]) -> str:
-    names = list(known)
-    close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    return f"; did you mean {close[0]}?" if close else f"; there are {', '.join(names)}"
 
 
 def check_value(section: str, field: str, value: object) -> None:
@@ -373,10 +299,16 @@ def check_fields(struct: Struct) -> None:
         msgspec.structs.force_setattr(struct, field.name, plain)
 
 
+def _nearest(name: str, known: Iterable[str]) -> str:
+    names = list(known)
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    return f"; did you mean {close[0]}?" if close else f"; there are {', '.join(names)}"
+
+
 def _kind(name: str) -> Any:
     """The type of a setting's values, in the first family that has it."""
     section, _, field = name.partition(".")
-    kinds = FAMILIES.values() if section == "model" else [_sections(ModelConfig)[section]]
+    kinds = FAMILIES.values() if section == "model" else [sections(ModelConfig)[section]]
     fields = [each for kind in kinds for each in msgspec.structs.fields(kind)]
     return next((each.type for each in fields if each.name == field), None)
 
@@ -397,96 +329,3 @@ def _wrong_value(name: str, kind: Any, value: object, problem: str) -> str:
     problem = problem.partition(" - at ")[0].replace("`", "")
     problem = re.sub(r"\barray\b", 'a list such as ["train.en"]', problem)
     return f"{name} = {value!r}: {problem[:1].lower()}{problem[1:]}"
-
-
-def setting(text: str) -> Layer:
-    """`--set a.b=c` → a layer; the value is read as TOML, and what is not TOML is a string."""
-    name, equals, value = text.partition("=")
-    section, dot, field = name.strip().partition(".")
-    if not (equals and dot and section and field):
-        raise ConfigError(f"--set {text!r} is not of the form section.field=value, such as model.d_ff=1024")
-    try:
-        parsed = tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
-        parsed = value
-    return {section: {field: parsed}}
-
-
-def read_toml(path: Path) -> tuple[str | None, Layer]:
-    """A recipe or a run's config.toml: the preset it names, if any, and its settings."""
-    try:
-        content = tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except FileNotFoundError:
-        raise ConfigError(f"{path}: no such file") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot be read ({_reason(error)})") from None
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path}: is not TOML ({error})") from None
-    name = content.pop("preset", None)
-    if name is not None and not isinstance(name, str):
-        raise ConfigError(f"{path}: preset = {name!r} is not a name; choose one of {', '.join(PRESETS)}")
-    return name, content
-
-
-def _reason(error: Exception) -> str:
-    return error.strerror or str(error) if isinstance(error, OSError) else "not UTF-8"
-
-
-def to_layer(config: Config, *, keep_none: bool = False) -> Layer:
-    """The configuration as a layer; a field that is None is left out unless asked for."""
-    sections: Layer = msgspec.to_builtins(config)
-    return {s: {f: v for f, v in fields.items() if keep_none or v is not None} for s, fields in sections.items()}
-
-
-def named_files(config: Config) -> Layer:
-    """The configuration with the names of its files instead of their places: what is handed on does not tell them."""
-    layer = to_layer(config)
-    layer["data"] |= {field: [Path(name).name for name in layer["data"][field]] for field in TEXT_FILES}
-    layer["tokenizer"]["model"] = Path(layer["tokenizer"]["model"]).name
-    return layer
-
-
-def located_files(config: Config) -> Config:
-    """The configuration with the places of its text, which are the same in any working folder."""
-    places = {field: tuple(str(Path(name).absolute()) for name in getattr(config.data, field)) for field in TEXT_FILES}
-    return msgspec.structs.replace(config, data=msgspec.structs.replace(config.data, **places))
-
-
-def to_toml(config: Config) -> str:
-    """The whole configuration as TOML, which `read_toml` gives back unchanged."""
-    return layer_to_toml(to_layer(config))
-
-
-def all_settings(config: Config) -> str:
-    """The configuration as people read it: sizes that follow from others are there too, as comments."""
-    layer = to_layer(config)
-    model = layer_to_toml({"model": layer["model"]})
-    sizes = to_layer(msgspec.structs.replace(config, model=config.model.spelled_out))["model"]
-    follow = [f"# {field} = {size}\n" for field, size in sizes.items() if field not in layer["model"]]
-    return to_toml(config).replace(model, model + "".join(follow))
-
-
-def layer_to_toml(layer: Layer) -> str:
-    """Settings as TOML, known to this version or not."""
-    blocks = []
-    for section, fields in layer.items():
-        lines = [f"{field} = {_toml_value(value)}" for field, value in fields.items()]
-        blocks.append("\n".join([f"[{section}]", *lines]) + "\n")
-    return "\n".join(blocks)
-
-
-def _toml_value(value: Any) -> str:
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(_toml_value(item) for item in value)}]"
-    if isinstance(value, str | bool):
-        # JSON escapes are TOML escapes, but for DEL, which TOML wants escaped too.
-        return msgspec.json.encode(value).decode().replace("\x7f", "\\u007f")
-    assert not isinstance(value, float) or math.isfinite(value), "the fields' bounds admit finite numbers only"
-    return repr(value)
-
-
-def differences(before: Config, after: Config) -> dict[str, tuple[Any, Any]]:
-    """`section.field` → (before, after), for the settings that differ."""
-    old, new = to_layer(before, keep_none=True), to_layer(after, keep_none=True)
-    names = [(section, field) for section in new for field in new[section]]
-    return {f"{s}.{f}": (old[s][f], new[s][f]) for s, f in names if old[s][f] != new[s][f]}

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from heedful.config.settings import Config, to_toml
+from heedful.config.setting_layers import to_toml
+from heedful.config.settings import Config
 from heedful.data.atomic import explained, held, tidy, write_file
 from heedful.errors import CheckpointError
 

@@ -27,7 +27,8 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from heedful.config.recipe import read_recipe
-from heedful.config.settings import Config, TrainConfig, layer_to_toml, named_files, resolve
+from heedful.config.setting_layers import layer_to_toml, named_files, resolve
+from heedful.config.settings import Config, TrainConfig
 from heedful.data.atomic import explained, remove_folder, replaced_folder
 from heedful.data.run_folder import CHECKPOINTS, CONFIG, MODEL, TOKENIZER
 from heedful.data.tokenizer import Tokenizer

@@ -15,7 +15,8 @@ import msgspec
 from msgspec import Struct
 
 from heedful.config.cooldown import cooldown
-from heedful.config.settings import TEXT_FILES, Config, Layer, to_layer
+from heedful.config.setting_layers import Layer, to_layer
+from heedful.config.settings import TEXT_FILES, Config
 from heedful.data.text_files import uncompressed
 from heedful.score.bootstrap import BLEU, CHRF, Comparison, paired_bootstrap, unpack
 from heedful.score.card import Card, Evaluation, Training

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from heedful.config.settings import Layer, layer_to_toml
+from heedful.config.setting_layers import Layer, layer_to_toml
 from heedful.errors import counted
 from heedful.score.card import Card, Evaluation, TextFile, Training
 from heedful.score.report import score_rows

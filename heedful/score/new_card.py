@@ -16,7 +16,8 @@ import msgspec
 from msgspec import Struct
 
 from heedful import __version__
-from heedful.config.settings import Config, named_files
+from heedful.config.setting_layers import named_files
+from heedful.config.settings import Config
 from heedful.data.run_folder import MODEL, TOKENIZER, TRAINING_DATA, VALIDATION_DATA
 from heedful.data.shards import is_current, open_shards
 from heedful.data.text_to_ids import Encoding

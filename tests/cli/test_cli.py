@@ -24,7 +24,8 @@ from safetensors.torch import load_file, save_file
 from heedful.cli import demo
 from heedful.cli import main as cli
 from heedful.config import optional_packages
-from heedful.config.settings import Config, resolve
+from heedful.config.setting_layers import resolve
+from heedful.config.settings import Config
 from heedful.data.stdio import output_file
 from heedful.model.checkpoint import FORMAT
 from heedful.model.parameter_count import count, shapes_of_new

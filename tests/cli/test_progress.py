@@ -14,7 +14,8 @@ from rich.console import Console
 
 from heedful.cli.messages import say
 from heedful.cli.progress import LiveDisplay, PlainDisplay, display, duration
-from heedful.config.settings import Config, resolve, setting
+from heedful.config.setting_layers import resolve, setting
+from heedful.config.settings import Config
 from heedful.train.loop import EndRecord, PaceRecord, Scores, StepRecord, ValidationRecord
 
 CONFIG: Config = resolve(setting("train.steps=400"))

@@ -7,7 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.config.settings import PRESETS, Layer, differences, preset, read_toml, resolve, setting, to_layer, to_toml
+from heedful.config.setting_layers import (
+    PRESETS,
+    Layer,
+    differences,
+    preset,
+    read_toml,
+    resolve,
+    setting,
+    to_layer,
+    to_toml,
+)
 from heedful.errors import ConfigError
 from tests.narrowed import model_config
 

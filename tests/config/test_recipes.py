@@ -15,7 +15,8 @@ import pytest
 from click.testing import CliRunner
 
 from heedful.cli.main import commands
-from heedful.config.settings import Config, named_files, preset, read_toml, resolve
+from heedful.config.setting_layers import named_files, preset, read_toml, resolve
+from heedful.config.settings import Config
 from heedful.score.card import Card, Corpus, TextFile, load_card
 from recipes import run
 from tests import ROOT

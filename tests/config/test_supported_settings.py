@@ -14,7 +14,8 @@ from click.testing import CliRunner
 from torch import Tensor, nn
 
 from heedful.cli.main import commands
-from heedful.config.settings import Config, ModelConfig, resolve
+from heedful.config.setting_layers import resolve
+from heedful.config.settings import Config, ModelConfig
 from heedful.config.supported_settings import KERNELS, NUMBERS, Capabilities, one_of
 from heedful.errors import ConfigError
 from heedful.fast.cpu.loss_by_rows import ObjectiveByRows

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from heedful.config.settings import resolve
+from heedful.config.setting_layers import resolve
 from heedful.data.atomic import unfinished
 from heedful.data.run_folder import locked, tidy_run, write_config
 from heedful.data.run_metrics import append_metrics, cut_metrics

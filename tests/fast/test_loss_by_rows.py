@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from heedful.config.settings import Config, resolve
+from heedful.config.setting_layers import resolve
+from heedful.config.settings import Config
 from heedful.fast.cpu import loss_by_rows
 from heedful.fast.cpu.loss_by_rows import ObjectiveByRows, sums_by_rows
 from heedful.model.packed import NO_TARGET

@@ -16,7 +16,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from heedful.config.settings import ModelConfig, resolve
+from heedful.config.setting_layers import resolve
+from heedful.config.settings import ModelConfig
 from heedful.fast.cuda.gradients import KernelGradients
 from heedful.fast.cuda.packing import NumberedBatch, fill_pairs, num_pair_numbers
 from heedful.fast.cuda.tiles import StaticShape

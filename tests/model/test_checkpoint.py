@@ -18,7 +18,8 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from heedful.config.settings import Config, TrainConfig, resolve
+from heedful.config.setting_layers import resolve
+from heedful.config.settings import Config, TrainConfig
 from heedful.data.run_folder import tidy_run, write_config
 from heedful.data.tokenizer import Tokenizer
 from heedful.errors import CheckpointError

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from heedful.config.settings import PRESETS, ModelConfig, preset, resolve
+from heedful.config.setting_layers import PRESETS, preset, resolve
+from heedful.config.settings import ModelConfig
 from heedful.errors import DeviceError
 from heedful.model.device import COMPILERS, choose_device, has_kernels, lack_of_kernels
 from heedful.train.cautions import cautions_at_start

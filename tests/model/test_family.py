@@ -20,7 +20,7 @@ from torch import Tensor
 
 import heedful
 from heedful.config import settings
-from heedful.config.settings import preset, resolve
+from heedful.config.setting_layers import preset, resolve
 from heedful.errors import ConfigError, HeedfulError
 from heedful.model import registry
 from heedful.model.checkpoint import weights_digest

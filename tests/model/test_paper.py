@@ -17,7 +17,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.testing import assert_close
 
-from heedful.config.settings import Config, ModelConfig, preset, resolve, setting
+from heedful.config.setting_layers import preset, resolve, setting
+from heedful.config.settings import Config, ModelConfig
 from heedful.errors import DataError
 from heedful.model.attention import CrossAttention, attention, plain_attention, recorded
 from heedful.model.embedding import LearnedPositions, SinusoidalPositions, sinusoids

@@ -13,7 +13,8 @@ from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 from torch.profiler import ProfilerActivity, profile
 
-from heedful.config.settings import Config, resolve
+from heedful.config.setting_layers import resolve
+from heedful.config.settings import Config
 from heedful.model.parameter_count import memory_estimate
 from heedful.model.transformer import Transformer
 from heedful.train.batching import Batch, make_batch

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from starlette.requests import Request
 from starlette.testclient import TestClient
 
-from heedful.config.settings import resolve
+from heedful.config.setting_layers import resolve
 from heedful.data import language_detection
 from heedful.serve import deepl, page_api
 from heedful.serve import service as served

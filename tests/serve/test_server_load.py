@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 
 from heedful.cli.main import main
-from heedful.config.settings import resolve
+from heedful.config.setting_layers import resolve
 from heedful.data.run_metrics import append_metrics, cut_metrics
 from heedful.serve import page_api
 from heedful.serve.app import create_app

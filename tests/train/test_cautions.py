@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from heedful.config.cooldown import cooldown
-from heedful.config.settings import PRESETS, Config, preset, resolve
+from heedful.config.setting_layers import PRESETS, preset, resolve
+from heedful.config.settings import Config
 from heedful.data.shards import PairCounts, Shards, Side
 from heedful.data.tokenizer import Tokenizer
 from heedful.train.cautions import cautions, cautions_at_start, cautions_of_new_weights

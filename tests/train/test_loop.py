@@ -14,7 +14,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from heedful.config.settings import Config, resolve
+from heedful.config.setting_layers import resolve
+from heedful.config.settings import Config
 from heedful.errors import CheckpointError, DeviceError, TrainingError
 from heedful.model.checkpoint import (
     Snapshot,

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from heedful.config.settings import ModelConfig, resolve
+from heedful.config.setting_layers import resolve
+from heedful.config.settings import ModelConfig
 from heedful.fast.cpu.loss_by_rows import ObjectiveByRows
 from heedful.model.packed import NO_TARGET
 from heedful.model.transformer import Transformer

@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from heedful.config.settings import Config, resolve
+from heedful.config.setting_layers import resolve
+from heedful.config.settings import Config
 from heedful.fast.cuda.mixed_precision import MixedPrecision
 from heedful.model.checkpoint import load_snapshot, load_tensors, step_folder
 from heedful.model.interface import TranslationModel

@@ -21,7 +21,8 @@ from typing import Any
 import pytest
 import torch
 
-from heedful.config.settings import Config, Layer
+from heedful.config.setting_layers import Layer
+from heedful.config.settings import Config
 from heedful.data.run_metrics import run_metrics
 from heedful.errors import CheckpointError, ConfigError, DataError, DeviceError
 from heedful.model.checkpoint import checkpoint_steps, find_model, load_config, load_tensors, step_folder

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from heedful.config.settings import Config, resolve
+from heedful.config.setting_layers import resolve
+from heedful.config.settings import Config
 from heedful.errors import ConfigError
 from heedful.model.packed import NO_TARGET
 from heedful.model.transformer import Transformer

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from heedful.config.settings import resolve, setting
+from heedful.config.setting_layers import resolve, setting
 from heedful.data.run_folder import write_config
 from heedful.errors import ConfigError
 from heedful.train.run.settings import settings_of_start

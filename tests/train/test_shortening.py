@@ -14,7 +14,8 @@ from heedful.cli.main import commands
 from heedful.config import recipe as recipe_files
 from heedful.config.cooldown import cooldown
 from heedful.config.recipe import OURS
-from heedful.config.settings import Config, Layer, setting
+from heedful.config.setting_layers import Layer, setting
+from heedful.config.settings import Config
 from heedful.train.run.plan import TrainingRequest, decide
 from heedful.train.run.start import carry_out
 from heedful.train.schedule import learning_rate

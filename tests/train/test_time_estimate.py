@@ -12,7 +12,8 @@ import pytest
 import torch
 
 from heedful.cli.commands.train import _time
-from heedful.config.settings import ModelConfig, preset, resolve, setting
+from heedful.config.setting_layers import preset, resolve, setting
+from heedful.config.settings import ModelConfig
 from heedful.errors import DeviceError, about
 from heedful.model.checkpoint import WEIGHTS
 from heedful.model.parameter_count import count, shapes_of_new

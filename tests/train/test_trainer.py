@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from heedful.config.settings import Config, resolve
+from heedful.config.setting_layers import resolve
+from heedful.config.settings import Config
 from heedful.errors import CheckpointError
 from heedful.model.transformer import Transformer
 from heedful.train.batching import Batch, make_batch, step_batches

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional as F
 
-from heedful.config.settings import Config, resolve
+from heedful.config.setting_layers import resolve
+from heedful.config.settings import Config
 from heedful.data.shards import Shards
 from heedful.data.tokenizer import Tokenizer
 from heedful.model.transformer import Transformer

@@ -15,7 +15,8 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from heedful.config.settings import Config, FamilyConfig, resolve
+from heedful.config.setting_layers import resolve
+from heedful.config.settings import Config, FamilyConfig
 from heedful.data.tokenizer import Tokenizer
 from heedful.errors import CheckpointError, ConfigError, DataError, DeviceError, DivergedError
 from heedful.model import checkpoint

@@ -45,8 +45,8 @@ def _part(name: str) -> str:
 @family_option
 def info(model: Path | None, preset: str | None, settings: tuple[str, ...]) -> None:
     """Sizes and parameter counts of a MODEL, or of a preset."""
-    from heedful.config.settings import DEFAULT_PRESET, PRESETS, resolve, setting
-    from heedful.config.settings import preset as preset_layer
+    from heedful.config.setting_layers import DEFAULT_PRESET, PRESETS, resolve, setting
+    from heedful.config.setting_layers import preset as preset_layer
     from heedful.data.tokenizer import Tokenizer
     from heedful.errors import ConfigError
     from heedful.model.checkpoint import find_model, load_config, load_shapes
@@ -78,8 +78,8 @@ def config(recipe: Path | None, preset: str | None, settings: tuple[str, ...]) -
     Sizes that follow from others unless they are set stand behind a #.
     """
     from heedful.config.recipe import read_recipe
-    from heedful.config.settings import DEFAULT_PRESET, all_settings, resolve
-    from heedful.config.settings import preset as preset_layer
+    from heedful.config.setting_layers import DEFAULT_PRESET, all_settings, resolve
+    from heedful.config.setting_layers import preset as preset_layer
 
     named, of_recipe = read_recipe(recipe) if recipe else (None, {})
     of_preset = preset_layer(preset or named or DEFAULT_PRESET)

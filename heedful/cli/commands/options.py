@@ -9,7 +9,7 @@ import click
 from click.core import ParameterSource
 
 if TYPE_CHECKING:
-    from heedful.config.settings import Layer
+    from heedful.config.setting_layers import Layer
 
 FILE = click.Path(path_type=Path)
 MODEL_HELP = "Run folder, model folder or checkpoint; several make an ensemble."
@@ -74,7 +74,7 @@ recipe_argument = click.argument("recipe", type=FILE, required=False)
 
 def flag_layers(flags: Layer, settings: tuple[str, ...]) -> list[Layer]:
     """The flags that are settings, and what `--set` says, which comes last."""
-    from heedful.config.settings import setting
+    from heedful.config.setting_layers import setting
 
     layers = [setting(text) for text in settings]
     _refuse_two_values(flags, layers)

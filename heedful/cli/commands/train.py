@@ -24,7 +24,7 @@ from heedful.cli.commands.options import (
 from heedful.cli.messages import say
 
 if TYPE_CHECKING:
-    from heedful.config.settings import Layer
+    from heedful.config.setting_layers import Layer
     from heedful.train.run.plan import Plan, TrainingRequest
 
 
@@ -107,7 +107,7 @@ def _launch(request: TrainingRequest, nproc: int) -> int:
 
 
 def _dry_run(plan: Plan, nproc: int) -> None:
-    from heedful.config.settings import to_toml
+    from heedful.config.setting_layers import to_toml
     from heedful.model.parameter_count import memory_estimate, shapes_of_new
     from heedful.train.processes import World, check_micro_batches
 

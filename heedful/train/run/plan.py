@@ -15,7 +15,8 @@ import msgspec
 
 from heedful.config.cooldown import cooldown
 from heedful.config.recipe import is_ours, read_recipe
-from heedful.config.settings import Config, Layer, differences, to_layer
+from heedful.config.setting_layers import Layer, differences, to_layer
+from heedful.config.settings import Config
 from heedful.data.run_folder import CHECKPOINTS, MODEL, TOKENIZER, has_begun
 from heedful.data.text_files import languages_of, refuse_odd_names
 from heedful.data.tokenizer import Tokenizer

@@ -11,17 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from heedful.config.settings import (
-    DEFAULT_PRESET,
-    TEXT_FILES,
-    Config,
-    Layer,
-    differences,
-    located_files,
-    preset,
-    resolve,
-    to_layer,
-)
+from heedful.config.setting_layers import DEFAULT_PRESET, Layer, differences, located_files, preset, resolve, to_layer
+from heedful.config.settings import TEXT_FILES, Config
 from heedful.data.run_folder import CONFIG, TOKENIZER, has_begun
 from heedful.errors import ConfigError
 from heedful.model.checkpoint import load_config

@@ -11,7 +11,8 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from heedful.config.settings import Config, to_toml
+from heedful.config.setting_layers import to_toml
+from heedful.config.settings import Config
 from heedful.data.run_folder import (
     CONFIG,
     MODEL,
