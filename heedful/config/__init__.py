@@ -1,1 +1,1 @@
-"""Table 3 as settings: presets, TOML in and out, and the line of a mistake. It knows neither text nor torch."""
+"""Table 3 as settings: presets, TOML in and out, the learning rate of each step. It knows neither text nor torch."""

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from heedful.config.cooldown import cooldown
+from heedful.config.learning_rate import cooldown
 from heedful.config.setting_layers import Layer, to_layer
 from heedful.config.settings import TEXT_FILES, Config
 from heedful.data.text_files import uncompressed

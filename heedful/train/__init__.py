@@ -1,1 +1,1 @@
-"""§5: loss, schedule, batches, one step, the loop, checkpoints. It does not know how anything is displayed."""
+"""§5: loss, batches, one step, the loop, checkpoints. It does not know how anything is displayed."""

@@ -18,7 +18,7 @@ import msgspec
 import torch
 from torch import Tensor, nn
 
-from heedful.config.cooldown import cooldown
+from heedful.config.learning_rate import cooldown, learning_rate
 from heedful.config.settings import Config, TrainConfig
 from heedful.errors import CheckpointError, DeviceError
 from heedful.model.checkpoint import Snapshot, load_weights, refuse_other_shapes
@@ -29,7 +29,6 @@ from heedful.train.gradients import AnyBatch, make_gradients
 from heedful.train.moving_average import MovingAverage
 from heedful.train.processes import World
 from heedful.train.running_sums import Totals
-from heedful.train.schedule import learning_rate
 
 ADAM_BETAS, ADAM_EPS = (0.9, 0.98), 1e-9  # §5.3
 MOMENTS = ("step", "exp_avg", "exp_avg_sq")  # what Adam knows of each parameter

@@ -1270,8 +1270,7 @@ def test_a_model_that_learned_its_positions_shows_no_sinusoids(
 
 @pytest.mark.parametrize("cooldown_steps", [0, 2000])
 def test_the_rate_of_a_model_without_its_run_is_the_trainers(page: Any, server: str, cooldown_steps: int) -> None:
-    from heedful.config.cooldown import cooldown
-    from heedful.train.schedule import learning_rate
+    from heedful.config.learning_rate import cooldown, learning_rate
 
     sizes = {"d_model": 512, "warmup_steps": 4000}
     model = sizes | {"learning_rate_factor": 1.5, "steps": 10_000, "cooldown_steps": cooldown_steps}

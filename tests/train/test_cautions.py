@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from heedful.config.cooldown import cooldown
+from heedful.config.learning_rate import cooldown
 from heedful.config.setting_layers import PRESETS, preset, resolve
 from heedful.config.settings import Config
 from heedful.data.shards import PairCounts, Shards, Side

@@ -12,13 +12,12 @@ from click.testing import CliRunner
 import heedful
 from heedful.cli.main import commands
 from heedful.config import recipe as recipe_files
-from heedful.config.cooldown import cooldown
+from heedful.config.learning_rate import cooldown, learning_rate
 from heedful.config.recipe import OURS
 from heedful.config.setting_layers import Layer, setting
 from heedful.config.settings import Config
 from heedful.train.run.plan import TrainingRequest, decide
 from heedful.train.run.start import carry_out
-from heedful.train.schedule import learning_rate
 
 RECIPE = OURS / "multi30k-en-de-cpu.toml"  # 8,000 steps, a warm-up of 1,000, a cooldown of 2,500
 SMALL: Layer = {

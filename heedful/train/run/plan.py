@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from heedful.config.cooldown import cooldown
+from heedful.config.learning_rate import cooldown
 from heedful.config.recipe import is_ours, read_recipe
 from heedful.config.setting_layers import Layer, differences, to_layer
 from heedful.config.settings import Config

@@ -2,8 +2,7 @@
 
 import pytest
 
-from heedful.config.cooldown import cooldown
-from heedful.train.schedule import learning_rate
+from heedful.config.learning_rate import cooldown, learning_rate
 
 
 def rate(step: int) -> float:
