@@ -1,4 +1,4 @@
-"""How a language is written, by its code: `zh-Hant-TW` is written like `zh`. It knows codes only."""
+"""A language by its code: how it is written (`zh-Hant-TW` is written like `zh`), and its English name."""
 
 # Languages that put no space between words; and those that put none between sentences either.
 WITHOUT_SPACES = frozenset({"ja", "km", "lo", "my", "th", "yue", "zh"})
@@ -14,6 +14,15 @@ _THREE_LETTERS = (
 _SHORT = {
     long: short for short, _, longs in (e.partition(":") for e in _THREE_LETTERS.split()) for long in longs.split(",")
 }
+_ENGLISH = (
+    "ar Arabic, bg Bulgarian, bn Bengali, ca Catalan, cs Czech, da Danish, de German, el Greek, en English, "
+    "eo Esperanto, es Spanish, et Estonian, eu Basque, fa Persian, fi Finnish, fr French, ga Irish, gl Galician, "
+    "he Hebrew, hi Hindi, hr Croatian, hu Hungarian, id Indonesian, is Icelandic, it Italian, ja Japanese, "
+    "ko Korean, lt Lithuanian, lv Latvian, ms Malay, nb Norwegian, nl Dutch, pl Polish, pt Portuguese, "
+    "ro Romanian, ru Russian, sk Slovak, sl Slovenian, sq Albanian, sr Serbian, sv Swedish, sw Swahili, th Thai, "
+    "tr Turkish, uk Ukrainian, ur Urdu, vi Vietnamese, zh Chinese"
+)
+_NAMES = dict(entry.split() for entry in _ENGLISH.split(", "))
 
 
 def base_language(code: str) -> str:
@@ -36,3 +45,8 @@ def has_spaces(code: str) -> bool:
 def are_side_by_side(code: str) -> bool:
     """Whether its sentences follow each other without a space."""
     return base_language(code) in SIDE_BY_SIDE
+
+
+def language_name(code: str) -> str:
+    """The English name of a language, or its code if we do not know the name."""
+    return _NAMES.get(code, code)

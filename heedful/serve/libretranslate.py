@@ -9,10 +9,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from heedful.data.languages import language_name
 from heedful.serve.disconnection import while_connected
 from heedful.serve.extra_parameters import division, refuse_unsupported
 from heedful.serve.gateway import front_of
-from heedful.serve.language_names import language_name
 from heedful.serve.limits import RefusalError
 from heedful.serve.service import AUTO
 from heedful.serve.translation_task import Answer
