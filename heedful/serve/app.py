@@ -22,7 +22,7 @@ from starlette.routing import Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from heedful.errors import CheckpointError, ConfigError, DataError, DeviceError
+from heedful.errors import ConfigError, DataError, HeedfulError
 from heedful.inspection.page_file import PAGE
 from heedful.serve import deepl, libretranslate, page_api
 from heedful.serve.disconnection import CLIENT_GONE
@@ -131,43 +131,28 @@ def _error(request: Request, status: int, text: str, headers: dict[str, str] | N
 
 
 async def _refused(request: Request, error: Exception) -> Response:
-    assert isinstance(error, RefusalError)
-    return _error(request, error.status, error.text, error.headers)
+    refusal = _refusal(error)
+    return _error(request, refusal.status, refusal.text, refusal.headers)
 
 
-async def _http_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    return _error(request, error.status_code, error.detail, dict(error.headers or {}))
-
-
-async def _full(request: Request, error: Exception) -> Response:
-    assert isinstance(error, QueueFullError)
-    return await _refused(request, busy("Slowdown: too many texts are waiting", error.retry_after))
-
-
-async def _closed(request: Request, error: Exception) -> Response:
-    return await _refused(request, busy(SHUTTING_DOWN, 1))
-
-
-async def _users_mistake(request: Request, error: Exception) -> Response:
-    return _error(request, 400, f"Invalid request: {error}")
-
-
-async def _models_mistake(request: Request, error: Exception) -> Response:
+def _refusal(error: Exception) -> RefusalError:
+    """What the client is told of an error; a fault of the model is the user's who started the server."""
+    match error:
+        case RefusalError():
+            return error
+        case HTTPException():
+            return RefusalError(error.status_code, error.detail, error.headers)
+        case QueueFullError():
+            return busy("Slowdown: too many texts are waiting", error.retry_after)
+        case QueueClosedError():
+            return busy(SHUTTING_DOWN, 1)
+        case DataError() | ConfigError():
+            return RefusalError(400, f"Invalid request: {error}")
     log.error("%s", error)
-    return _error(request, 500, "the model cannot be used; see the server's log")
+    return RefusalError(500, "the model cannot be used; see the server's log")
 
 
-HANDLERS = {
-    RefusalError: _refused,
-    HTTPException: _http_error,
-    QueueFullError: _full,
-    QueueClosedError: _closed,
-    DataError: _users_mistake,
-    ConfigError: _users_mistake,
-    CheckpointError: _models_mistake,
-    DeviceError: _models_mistake,
-}
+HANDLERS = dict.fromkeys((RefusalError, HTTPException, QueueFullError, QueueClosedError, HeedfulError), _refused)
 
 
 # ------------------------------------------------------------------------------------------- around every answer
@@ -186,7 +171,8 @@ class Frame:
         begin, sent = perf_counter(), _Sent(send)
         self.front.in_flight += 1
         try:
-            await self._answer(scope, receive, sent)
+            answer = Response(status_code=204) if scope["method"] == "OPTIONS" else self.app
+            await answer(scope, receive, sent)
         except asyncio.CancelledError:  # the process ends, and --drain-seconds are over
             if not sent.status:
                 headers = {"Retry-After": "1", "Connection": "close"}
@@ -200,12 +186,6 @@ class Frame:
             self.front.in_flight -= 1
             route = scope["path"] if scope["path"] in PATHS else "other"
             self.front.metrics.observe(route, sent.status or CLIENT_GONE, perf_counter() - begin)
-
-    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["method"] == "OPTIONS":
-            await Response(status_code=204)(scope, receive, send)
-        else:
-            await self.app(scope, receive, send)
 
 
 class _Sent:

@@ -15,28 +15,19 @@ from heedful.translate.documents.paragraphs import Division
 
 DIVISIONS: dict[str, Division] = {"0": "lines", "1": "lines and sentences", "nonewlines": "sentences"}
 NO, YES = ("0", "false"), ("1", "true")
+_DEEPL = (
+    "context custom_instructions glossary_id glossary_ids ignore_tags non_splitting_tags splitting_tags style_id "
+    "translation_memory_id translation_memory_threshold"
+)
+_OF_TRACE = "alpha beam_size prefix"
 # Unsupported parameters, and the values of each that change nothing.
 UNSUPPORTED: Mapping[str, Collection[str]] = {
-    # DeepL's
-    "context": (),
-    "custom_instructions": (),
     "formality": ("default", "prefer_more", "prefer_less"),
-    "glossary_id": (),
-    "glossary_ids": (),
-    "ignore_tags": (),
     "model_type": ("latency_optimized", "prefer_quality_optimized"),
-    "non_splitting_tags": (),
     "outline_detection": YES,
     "preserve_formatting": NO,
-    "splitting_tags": (),
-    "style_id": (),
     "tag_handling_version": ("v2",),
-    "translation_memory_id": (),
-    "translation_memory_threshold": (),
-    # Those of /api/trace
-    "alpha": (),
-    "beam_size": (),
-    "prefix": (),
+    **dict.fromkeys(_DEEPL.split() + _OF_TRACE.split(), ()),
 }
 
 

@@ -13,7 +13,7 @@ from heedful.data.languages import language_name
 from heedful.serve.disconnection import while_connected
 from heedful.serve.extra_parameters import division, refuse_unsupported
 from heedful.serve.gateway import front_of
-from heedful.serve.limits import RefusalError
+from heedful.serve.limits import RefusalError, check_within
 from heedful.serve.service import AUTO
 from heedful.serve.translation_task import Answer
 
@@ -29,7 +29,7 @@ async def translate(request: Request) -> Response:
     given.refuse_repeated("q")
     form, num_alternatives = given.text("format", "text"), given.integer("alternatives", 0)
     front.limits.check_texts(texts)
-    front.limits.check_alternatives(num_alternatives)
+    check_within("alternatives", num_alternatives, 0, front.limits.alternatives)
     refuse_unsupported(given, OF_DEEPL)
     work = front.service.translate(
         texts,

@@ -10,7 +10,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
-MEBIBYTE = 2**20
 MOST_CLIENTS = 10_000  # that the rate limit remembers
 
 
@@ -31,7 +30,7 @@ def busy(text: str, retry_after: int) -> RefusalError:
 class Limits:
     """The most that one request may ask for, and how many connections there may be."""
 
-    body: int = MEBIBYTE  # bytes
+    body: int = 2**20  # bytes
     characters: int = 20_000  # in all texts of a request
     batch: int = 128  # texts of a request
     alternatives: int = 8
@@ -51,15 +50,11 @@ class Limits:
         if size > self.characters:
             raise RefusalError(400, f"Invalid request: request ({size}) exceeds text limit ({self.characters})")
 
-    def check_alternatives(self, number: int) -> None:
-        """Refuse more alternatives, beside the best translation, than the limit."""
-        if not 0 <= number <= self.alternatives:
-            raise RefusalError(400, f"Invalid request: alternatives ({number}) is not within 0 and {self.alternatives}")
 
-    def check_beam(self, beam_size: int) -> None:
-        """Refuse a wider beam than the limit."""
-        if not 1 <= beam_size <= self.beam:
-            raise RefusalError(400, f"Invalid request: beam_size ({beam_size}) is not within 1 and {self.beam}")
+def check_within(name: str, number: int, least: int, most: int) -> None:
+    """Refuse a number that is too small or too large."""
+    if not least <= number <= most:
+        raise RefusalError(400, f"Invalid request: {name} ({number}) is not within {least} and {most}")
 
 
 class Keys:

@@ -22,7 +22,7 @@ from heedful.inspection import trace as inspection
 from heedful.serve.disconnection import while_connected
 from heedful.serve.extra_parameters import division, refuse_unsupported
 from heedful.serve.gateway import Front, front_of
-from heedful.serve.limits import RefusalError
+from heedful.serve.limits import RefusalError, check_within
 from heedful.serve.pairs import Pair
 from heedful.serve.parameters import Parameters
 from heedful.serve.queue import QueueClosedError, QueueFullError
@@ -99,7 +99,7 @@ def _side(side: Side) -> dict[str, Any]:
 def _search(front: Front, given: Parameters, pair: Pair) -> SearchOptions:
     own = pair.translator.options
     beam_size, alpha = given.integer("beam_size", own.beam_size), given.number("alpha", own.alpha)
-    front.limits.check_beam(beam_size)
+    check_within("beam_size", beam_size, 1, front.limits.beam)
     return SearchOptions(beam_size, alpha, own.max_extra)
 
 
@@ -132,8 +132,7 @@ async def positions(request: Request) -> Response:
     default = front.service.default.translator.config.model.d_model
     sizes = {"n": given.integer("n", 128), "d": given.integer("d", default)}
     for name, largest in {"n": LARGEST_TABLE, "d": max(LARGEST_TABLE, default)}.items():
-        if not 1 <= sizes[name] <= largest:
-            raise RefusalError(400, f"Invalid request: {name} ({sizes[name]}) is not within 1 and {largest}")
+        check_within(name, sizes[name], 1, largest)
     return JSONResponse(await run_in_threadpool(inspection.positions, sizes["n"], sizes["d"]))
 
 

@@ -18,6 +18,7 @@ SPLIT = TEXT | {
     "enum": list(DIVISIONS),
     "description": "0: by lines; 1: by lines and sentences; nonewlines: by sentences",
 }
+LANGUAGE = TEXT | {"description": "A language's code, or auto"}
 ANYTHING: Schema = {"type": "object", "additionalProperties": True}
 FORMS = ("application/json", "application/x-www-form-urlencoded", "multipart/form-data")
 
@@ -32,6 +33,14 @@ def _object(required: tuple[str, ...] = (), **properties: Schema) -> Schema:
 
 def _either(*schemas: Schema) -> Schema:
     return {"oneOf": list(schemas)}
+
+
+def _text(limits: Limits) -> Schema:
+    return TEXT | {"maxLength": limits.characters}
+
+
+def _texts(limits: Limits) -> Schema:
+    return _list(TEXT) | {"maxItems": limits.batch}
 
 
 DETECTED = _object(confidence=NUMBER, language=TEXT)
@@ -76,11 +85,11 @@ def openapi(limits: Limits) -> Schema:
 
 
 def _libretranslate(limits: Limits) -> Schema:
-    several = _list(TEXT) | {"maxItems": limits.batch}
+    text = _text(limits)
     body = _object(
         ("q", "source", "target"),
-        q=_either(TEXT | {"maxLength": limits.characters}, several),
-        source=TEXT | {"description": "A language's code, or auto"},
+        q=_either(text, _texts(limits)),
+        source=LANGUAGE,
         target=TEXT,
         format=TEXT | {"enum": ["text", "html"], "default": "text"},
         alternatives=WHOLE | {"minimum": 0, "maximum": limits.alternatives, "default": 0},
@@ -93,23 +102,21 @@ def _libretranslate(limits: Limits) -> Schema:
         detectedLanguage=_either(DETECTED, _list(DETECTED)),
         alternatives=_either(_list(TEXT), _list(_list(TEXT))),
     )
-    detect = _object(("q",), q=TEXT | {"maxLength": limits.characters}, api_key=TEXT)
+    detect = _object(("q",), q=text, api_key=TEXT)
+    known = _list(_object(code=TEXT, name=TEXT, targets=_list(TEXT)))
     return {
         "/translate": _post("Translate text or HTML", body, translated),
         "/detect": _post("Which language is this?", detect, _list(DETECTED)),
-        "/languages": _get(
-            "What can be translated into what", _list(_object(code=TEXT, name=TEXT, targets=_list(TEXT)))
-        ),
+        "/languages": _get("What can be translated into what", known),
         "/frontend/settings": _get("What a page should know", ANYTHING),
         "/health": _get("Is the server there?", _object(("status",), status=TEXT)),
     }
 
 
 def _deepl(limits: Limits) -> Schema:
-    several = _list(TEXT) | {"maxItems": limits.batch}
     body = _object(
         ("text", "target_lang"),
-        text=several,
+        text=_texts(limits),
         source_lang=TEXT,
         target_lang=TEXT,
         tag_handling=TEXT | {"enum": ["html"]},
@@ -132,7 +139,7 @@ def _deepl(limits: Limits) -> Schema:
 def _inside(limits: Limits) -> Schema:
     body = _object(
         ("q",),
-        q=TEXT | {"maxLength": limits.characters},
+        q=_text(limits),
         source=TEXT,
         target=TEXT,
         beam_size=WHOLE | {"minimum": 1, "maximum": limits.beam},
@@ -143,13 +150,7 @@ def _inside(limits: Limits) -> Schema:
         hypothesis=WHOLE | {"description": "Whose attention and vectors; 0, the best, unless told"},
         api_key=TEXT,
     )
-    text = _object(
-        ("q",),
-        q=TEXT | {"maxLength": limits.characters},
-        source=TEXT | {"description": "A language's code, or auto"},
-        target=TEXT,
-        api_key=TEXT,
-    )
+    text = _object(("q",), q=_text(limits), source=LANGUAGE, target=TEXT, api_key=TEXT)
     side = _object(("language", "sentences", "spaces"), language=TEXT, sentences=_list(TEXT), spaces=_list(TEXT))
     sides = _object(("source", "target"), source=side, target=side)
     pair = {"source": TEXT, "target": TEXT}
