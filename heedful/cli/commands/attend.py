@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from heedful.cli.commands.options import FILE, device_option, family_option, given, one_model_option, split_option
+from heedful.cli.commands import options
+from heedful.cli.commands.options import FILE
 from heedful.cli.messages import say
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ html_option = click.option("-o", "--output", type=FILE, required=True, help="HTM
 
 
 @click.command(short_help="Draw which word looked at which, in one file.")
-@one_model_option
+@options.one_model
 @click.argument("text")
 @click.option("-o", "--output", type=FILE, required=True, help="File to write; its ending says what.")
 @click.option("--target", help="Look at this translation instead of the model's own, and list its training examples.")
@@ -29,20 +30,10 @@ html_option = click.option("-o", "--output", type=FILE, required=True, help="HTM
 )
 @click.option("--layer", type=int, help="Likewise, from 1; the last one unless told.")
 @click.option("--head", type=int, help="Likewise, from 1; the mean of all unless told.")
-@split_option
-@device_option
-@family_option
-def attend(
-    model: Path,
-    text: str,
-    output: Path,
-    target: str | None,
-    kind: str,
-    layer: int | None,
-    head: int | None,
-    split: bool,
-    device: str,
-) -> None:
+@options.split
+@options.device
+@options.family
+def attend(model: Path, text: str, output: Path, target: str | None, split: bool, device: str, **place: Any) -> None:
     """Write which word of TEXT looked at which: .html (everything), .svg or .png (one map), .json (the weights).
 
     TEXT is one sentence.
@@ -51,25 +42,20 @@ def attend(
 
     check_form(output, FORMS)
     if output.suffix == ".json":
-        _refuse_a_choice()
+        reason = "goes with .html, .svg and .png; .json holds every kind, layer and head"
+        options.refuse_given("kind", "layer", "head", reason=reason)
     translator = Translator.load(model, device=device, engine="torch")
     if split:
         _refuse_sentences(translator, text)
     if output.suffix == ".html":
-        write(output, page(translator, model, text, target, kind, layer, head))
+        write(output, page(translator, model, text, target, **place))
     elif output.suffix == ".json":
         write(output, weights(translator, text, target))
     else:
-        draw(translator, text, target, kind, layer, head, output)
+        write(output, picture(translator, text, target, output.suffix, **place))
     if target is not None:
         echo_examples(translator, text, target)
     say(f"{output} is written")
-
-
-def _refuse_a_choice() -> None:
-    """Refuse to choose a kind, layer or head of .json, which holds all of them."""
-    if choices := given("kind", "layer", "head"):
-        raise click.UsageError(f"{choices[0]} goes with .html, .svg and .png; .json holds every kind, layer and head")
 
 
 def _refuse_sentences(translator: Translator, text: str) -> None:
@@ -118,15 +104,9 @@ def weights(translator: Translator, text: str, target: str | None) -> str:
     return json.dumps(record, ensure_ascii=False) + "\n"
 
 
-def draw(
-    translator: Translator,
-    text: str,
-    target: str | None,
-    kind: str,
-    layer: int | None,
-    head: int | None,
-    output: Path,
-) -> None:
+def picture(
+    translator: Translator, text: str, target: str | None, form: str, kind: str, layer: int | None, head: int | None
+) -> str | bytes:
     """One map as .svg or .png."""
     from heedful.inspection import drawing
     from heedful.inspection.attention_map import KINDS
@@ -134,7 +114,7 @@ def draw(
 
     named = next(each for each in KINDS if each == kind)
     shown = drawing.view(look(translator, text, target), named, layer=layer, head=head)
-    write(output, drawing.svg(shown) if output.suffix == ".svg" else drawing.png(shown))
+    return drawing.svg(shown) if form == ".svg" else drawing.png(shown)
 
 
 def echo_examples(translator: Translator, text: str, target: str) -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import click
 
-from heedful.cli.commands.options import FILE, family_option
+from heedful.cli.commands import options
+from heedful.cli.commands.options import FILE
 
 DEFAULT = "[default: the run's, the built-in corpus's, or random ones]"
 
@@ -16,7 +17,7 @@ DEFAULT = "[default: the run's, the built-in corpus's, or random ones]"
 @click.argument("model", type=FILE)
 @click.option("-s", "--source", type=FILE, help=f"Sentences to look at.  {DEFAULT}")
 @click.option("-t", "--target", type=FILE, help="Their translations.")
-@family_option
+@options.family
 def doctor(model: Path, source: Path | None, target: Path | None) -> None:
     """Compare training graph, decoding and exports of MODEL; exit code 1 where something does not agree."""
     from heedful.inspection.doctor import examine

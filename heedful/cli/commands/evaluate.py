@@ -4,19 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from heedful.cli.commands.options import (
-    ENGINES,
-    FILE,
-    device_option,
-    family_option,
-    given,
-    model_option,
-    precision_option,
-)
+from heedful.cli.commands import options
+from heedful.cli.commands.options import FILE
 from heedful.cli.messages import say
 from heedful.errors import counted
 
@@ -25,12 +18,12 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="Log-probability of given translations.")
-@model_option
+@options.model
 @click.option("-s", "--source", type=FILE, required=True, help="Source text.")
 @click.option("-t", "--target", type=FILE, help="Target text, line by line; a TSV needs none.")
 @click.option("--format", "form", type=click.Choice(["text", "jsonl"]), default="text", show_default=True)
-@device_option
-@family_option
+@options.device
+@options.family
 def score(models: tuple[Path, ...], source: Path, target: Path | None, form: str, device: str) -> None:
     """The model's log-probability of given translations, one a line; the perplexity to stderr."""
     from heedful.data.stdio import output_file
@@ -63,23 +56,21 @@ def score(models: tuple[Path, ...], source: Path, target: Path | None, form: str
 @click.option("--alpha", type=float, help="Default: decode.alpha of the model.")
 @click.option("--language", default="", help="Target language. Default: the model's, or the reference's extension.")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
-@click.option("--engine", type=ENGINES, default="torch", show_default=True, help="auto may compute in int8 on a CPU.")
-@precision_option
-@device_option
-@family_option
+@click.option(
+    "--engine", type=options.ENGINES, default="torch", show_default=True, help="auto may compute in int8 on a CPU."
+)
+@options.precision
+@options.device
+@options.family
 def evaluate(
     models: tuple[Path, ...],
     source: Path | None,
     hypotheses: Path | None,
     references: tuple[Path, ...],
     contrast: Path | None,
-    beam_size: int | None,
-    alpha: float | None,
     language: str,
     form: str,
-    engine: str,
-    precision: str,
-    device: str,
+    **search: Any,
 ) -> None:
     """BLEU, chrF and TER with signatures and 95 % intervals: of a model, or of a file of hypotheses.
 
@@ -90,33 +81,17 @@ def evaluate(
     from heedful.score.model_evaluation import evaluate_models
 
     if hypotheses is not None and not models and source is None and contrast is None:
-        _refuse_a_search()
+        reason = "goes with -m MODEL; --hypotheses are translated already"
+        options.refuse_given("beam_size", "alpha", "engine", "precision", reason=reason)
         report = evaluate_files(hypotheses, references, language=language)
     elif models and source is not None and hypotheses is None:
         _warn_of_other_languages(models[0], source, references[0])
-        evaluated = evaluate_models(
-            models,
-            source,
-            references,
-            language=language,
-            contrast=contrast,
-            beam_size=beam_size,
-            alpha=alpha,
-            device=device,
-            engine=engine,
-            precision=precision,
-        )
+        evaluated = evaluate_models(models, source, references, language=language, contrast=contrast, **search)
         _keep(models, evaluated)
         report = evaluated.evaluation.report
     else:
         raise click.UsageError("give either -m MODEL -s SOURCE, or --hypotheses FILE (without --contrast)")
     click.echo(report.to_json() if form == "json" else report.to_text())
-
-
-def _refuse_a_search() -> None:
-    """Refuse options of translating, as there is nothing to translate."""
-    if options := given("beam_size", "alpha", "engine", "precision"):
-        raise click.UsageError(f"{options[0]} goes with -m MODEL; --hypotheses are translated already")
 
 
 def _warn_of_other_languages(model: Path, source: Path, reference: Path) -> None:

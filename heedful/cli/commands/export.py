@@ -6,12 +6,13 @@ from pathlib import Path
 
 import click
 
-from heedful.cli.commands.options import FILE, family_option, one_model_option
+from heedful.cli.commands import options
+from heedful.cli.commands.options import FILE
 from heedful.cli.messages import say
 
 
 @click.command(short_help="A model for CTranslate2 or Hugging Face.")
-@one_model_option
+@options.one_model
 @click.option(
     "--to", "form", type=click.Choice(["ctranslate2", "huggingface"]), required=True, help="Who will load it."
 )
@@ -22,7 +23,7 @@ from heedful.cli.messages import say
     default=None,
     help="With --to ctranslate2: int8 is a quarter of the size and faster.  [default: float32]",
 )
-@family_option
+@options.family
 def export(model: Path, form: str, output: Path, quantize: str | None) -> None:
     """Write a model for CTranslate2, or for Hugging Face's MarianMTModel and MarianTokenizer."""
     import torch

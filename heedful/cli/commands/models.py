@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from heedful.cli.commands.options import FILE, family_option, flag_layers, preset_option, recipe_argument, set_option
+from heedful.cli.commands import options
+from heedful.cli.commands.options import FILE
 from heedful.cli.messages import say
 from heedful.errors import counted
 
@@ -40,9 +41,9 @@ def _part(name: str) -> str:
 
 @click.command(short_help="Sizes and parameter counts of a model.")
 @click.argument("model", type=FILE, required=False)
-@preset_option
-@set_option
-@family_option
+@options.preset
+@options.settings
+@options.family
 def info(model: Path | None, preset: str | None, settings: tuple[str, ...]) -> None:
     """Sizes and parameter counts of a MODEL, or of a preset."""
     from heedful.config.setting_layers import DEFAULT_PRESET, PRESETS, resolve, setting
@@ -68,10 +69,10 @@ def info(model: Path | None, preset: str | None, settings: tuple[str, ...]) -> N
 
 
 @click.command(short_help="All settings, as TOML.")
-@recipe_argument
-@preset_option
-@set_option
-@family_option
+@options.recipe
+@options.preset
+@options.settings
+@options.family
 def config(recipe: Path | None, preset: str | None, settings: tuple[str, ...]) -> None:
     """All settings as TOML: of a preset, a recipe, or both with --set over them.
 
@@ -83,13 +84,13 @@ def config(recipe: Path | None, preset: str | None, settings: tuple[str, ...]) -
 
     named, of_recipe = read_recipe(recipe) if recipe else (None, {})
     of_preset = preset_layer(preset or named or DEFAULT_PRESET)
-    click.echo(all_settings(resolve(of_preset, of_recipe, *flag_layers({}, settings))), nl=False)
+    click.echo(all_settings(resolve(of_preset, of_recipe, *options.flag_layers({}, settings))), nl=False)
 
 
 @click.command(short_help="Average the weights of several checkpoints.")
 @click.argument("checkpoints", type=FILE, nargs=-1, required=True)
 @click.option("-o", "--output", type=FILE, required=True, help="Model folder to write.")
-@family_option
+@options.family
 def average(checkpoints: tuple[Path, ...], output: Path) -> None:
     """Average the weights of several CHECKPOINTS of one run into a model folder."""
     from heedful.errors import CheckpointError

@@ -31,7 +31,7 @@ def _load_family(context: click.Context, parameter: click.Parameter, names: tupl
         load_family(name)
 
 
-family_option = click.option(
+family = click.option(
     "--family",
     multiple=True,
     metavar="MODULE:CLASS",
@@ -40,8 +40,8 @@ family_option = click.option(
     callback=_load_family,
     help="The code of a model that is not ours.",
 )
-model_option = click.option("-m", "--model", "models", type=FILE, required=True, multiple=True, help=MODEL_HELP)
-one_model_option = click.option(
+model = click.option("-m", "--model", "models", type=FILE, required=True, multiple=True, help=MODEL_HELP)
+one_model = click.option(
     "-m",
     "--model",
     type=FILE,
@@ -50,16 +50,16 @@ one_model_option = click.option(
     callback=_the_only,
     help="Run folder, model folder or checkpoint.",
 )
-device_option = click.option("--device", type=DEVICES, default="auto", show_default=True)
-engine_option = click.option("--engine", type=ENGINES, default="auto", show_default=True)
-precision_option = click.option(
+device = click.option("--device", type=DEVICES, default="auto", show_default=True)
+engine = click.option("--engine", type=ENGINES, default="auto", show_default=True)
+precision = click.option(
     "--precision",
     type=click.Choice(["auto", "fp32"]),
     default="auto",
     show_default=True,
     help="auto is bf16 on CUDA, and int8 by ctranslate2; in fp32 a line hardly depends on the others.",
 )
-split_option = click.option(
+split = click.option(
     "--no-split",
     "split",
     is_flag=True,
@@ -67,9 +67,9 @@ split_option = click.option(
     default=True,
     help="One segment a line, whatever sentences it holds.",
 )
-set_option = click.option("--set", "settings", multiple=True, metavar="A.B=C", help="A setting: model.d_ff=1024.")
-preset_option = click.option("--preset", metavar="NAME", help="tiny, small, base (the default: the paper's) or big.")
-recipe_argument = click.argument("recipe", type=FILE, required=False)
+settings = click.option("--set", "settings", multiple=True, metavar="A.B=C", help="A setting: model.d_ff=1024.")
+preset = click.option("--preset", metavar="NAME", help="tiny, small, base (the default: the paper's) or big.")
+recipe = click.argument("recipe", type=FILE, required=False)
 
 
 def flag_layers(flags: Layer, settings: tuple[str, ...]) -> list[Layer]:
@@ -99,7 +99,9 @@ def _flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def given(*names: str) -> list[str]:
-    """The options among these that stand on the command line, as they are written there."""
+def refuse_given(*names: str, reason: str) -> None:
+    """Refuse the first of these options that stands on the command line."""
     source = click.get_current_context().get_parameter_source
-    return [_flag(name) for name in names if source(name) is ParameterSource.COMMANDLINE]
+    for name in names:
+        if source(name) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"{_flag(name)} {reason}")

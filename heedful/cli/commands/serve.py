@@ -7,11 +7,13 @@ from pathlib import Path
 
 import click
 
-from heedful.cli.commands.options import FILE, device_option, engine_option, family_option
+from heedful.cli.commands import options
+from heedful.cli.commands.options import FILE
 from heedful.cli.commands.translate import note_engine
 from heedful.cli.messages import say
 
 KEYS = "HEEDFUL_API_KEYS"
+AT_LEAST_0, AT_LEAST_1 = click.IntRange(0), click.IntRange(1)
 MODEL_HELP = "Run folder, model folder or checkpoint; several give several pairs (of one pair: an ensemble)."
 
 
@@ -26,36 +28,29 @@ MODEL_HELP = "Run folder, model folder or checkpoint; several give several pairs
     envvar=KEYS,
     help=f"Only clients with such a key; or keys in {KEYS}.",
 )
-@click.option("--rate-limit", type=click.IntRange(0), default=0, help="Requests a minute of a client; 0: no limit.")
-@click.option("--char-limit", type=click.IntRange(1), default=20_000, show_default=True, help="Of a request.")
-@click.option("--batch-limit", type=click.IntRange(1), default=128, show_default=True, help="Texts of a request.")
-@click.option("--body-limit", type=click.IntRange(1), default=2**20, show_default=True, help="Bytes of a request.")
-@click.option("--alternatives-limit", type=click.IntRange(0), default=8, show_default=True, help="Of a text.")
-@click.option("--beam-limit", type=click.IntRange(1), default=16, show_default=True, help="Of /api/trace.")
-@click.option("--queue-limit", type=click.IntRange(1), default=2048, show_default=True, help="Sentences that may wait.")
-@click.option("--connection-limit", type=click.IntRange(1), default=900, show_default=True, help="At once.")
-@click.option(
-    "--drain-seconds", type=click.IntRange(0), default=30, show_default=True, help="To finish in, on SIGTERM."
-)
-@engine_option
-@device_option
-@family_option
+@click.option("--rate-limit", type=AT_LEAST_0, default=0, help="Requests a minute of a client; 0: no limit.")
+@click.option("--char-limit", "characters", type=AT_LEAST_1, default=20_000, show_default=True, help="Of a request.")
+@click.option("--batch-limit", "batch", type=AT_LEAST_1, default=128, show_default=True, help="Texts of a request.")
+@click.option("--body-limit", "body", type=AT_LEAST_1, default=2**20, show_default=True, help="Bytes of a request.")
+@click.option("--alternatives-limit", "alternatives", type=AT_LEAST_0, default=8, show_default=True, help="Of a text.")
+@click.option("--beam-limit", "beam", type=AT_LEAST_1, default=16, show_default=True, help="Of /api/trace.")
+@click.option("--queue-limit", type=AT_LEAST_1, default=2048, show_default=True, help="Sentences that may wait.")
+@click.option("--connection-limit", "connections", type=AT_LEAST_1, default=900, show_default=True, help="At once.")
+@click.option("--drain-seconds", type=AT_LEAST_0, default=30, show_default=True, help="To finish in, on SIGTERM.")
+@options.engine
+@options.device
+@options.family
 def serve(
     models: tuple[Path, ...],
     host: str,
     port: int,
     keys: tuple[str, ...],
     rate_limit: int,
-    char_limit: int,
-    batch_limit: int,
-    body_limit: int,
-    alternatives_limit: int,
-    beam_limit: int,
     queue_limit: int,
-    connection_limit: int,
     drain_seconds: int,
     engine: str,
     device: str,
+    **limits: int,
 ) -> None:
     """Serve the page, its own API, LibreTranslate's and DeepL's; Ctrl-C or SIGTERM ends it when all is answered."""
     if not all(key.strip() for key in keys) or (KEYS in os.environ and not keys):  # all would be let in
@@ -66,18 +61,10 @@ def serve(
     from heedful.serve.limits import Limits
     from heedful.serve.server import listen, run
 
-    limits = Limits(
-        body=body_limit,
-        characters=char_limit,
-        batch=batch_limit,
-        alternatives=alternatives_limit,
-        beam=beam_limit,
-        connections=connection_limit,
-    )
     with listen(host, port) as listener:  # before the models, which take longer
         app = create_app(
             models,
-            limits=limits,
+            limits=Limits(**limits),
             keys=keys,
             requests_per_minute=rate_limit,
             queue_size=queue_limit,

@@ -11,16 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from heedful.cli.commands import options
 from heedful.cli.commands.models import echo_sizes
-from heedful.cli.commands.options import (
-    FILE,
-    device_option,
-    family_option,
-    flag_layers,
-    preset_option,
-    recipe_argument,
-    set_option,
-)
+from heedful.cli.commands.options import FILE
 from heedful.cli.messages import say
 
 if TYPE_CHECKING:
@@ -29,21 +22,21 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="Train from aligned text files, or go on.")
-@recipe_argument
+@options.recipe
 @click.option("-s", "--source", type=FILE, multiple=True, help="Training text, one sentence a line (.gz, .xz); or TSV.")
 @click.option("-t", "--target", type=FILE, multiple=True, help="Its translation, line by line.")
 @click.option("--valid-source", type=FILE, multiple=True, help="Text to validate on.")
 @click.option("--valid-target", type=FILE, multiple=True, help="Its translation.")
 @click.option("-o", "--output", "run", type=FILE, required=True, help="Run folder; one that exists is gone on with.")
-@preset_option
-@set_option
+@options.preset
+@options.settings
 @click.option("--steps", type=int, help="train.steps")
 @click.option("--precision", type=click.Choice(["fp32", "bf16", "fp64"]), help="train.precision")
-@device_option
+@options.device
 @click.option("--from", "from_model", type=FILE, metavar="MODEL", help="Fine-tune this model.")
 @click.option("--nproc", type=click.IntRange(1), default=1, help="Processes on this machine (one for each GPU).")
 @click.option("--dry-run", is_flag=True, help="Print settings, sizes, memory, time and warnings, and leave.")
-@family_option
+@options.family
 def train(
     recipe: Path | None,
     run: Path,
@@ -58,7 +51,7 @@ def train(
     """Train a translator from aligned text files, or go on with a run."""
     from heedful.train.run.plan import TrainingRequest, decide
 
-    layers = tuple(flag_layers(_flag_layer(flags), settings))
+    layers = tuple(options.flag_layers(_flag_layer(flags), settings))
     request = TrainingRequest(run, preset, layers, from_model, device, recipe)
     if dry_run:
         return _dry_run(decide(request), nproc)

@@ -13,16 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from heedful.cli.commands.options import (
-    FILE,
-    device_option,
-    engine_option,
-    family_option,
-    given,
-    model_option,
-    precision_option,
-    split_option,
-)
+from heedful.cli.commands import options
+from heedful.cli.commands.options import FILE
 from heedful.cli.messages import say
 from heedful.errors import counted
 
@@ -39,7 +31,7 @@ ALTERNATIVES = (
 
 
 @click.command(short_help="Translate a file or stdin, line by line.")
-@model_option
+@options.model
 @click.argument("file", type=click.Path(path_type=Path, allow_dash=True), default="-")
 @click.option("-o", "--output", type=FILE, help="Write here instead of to stdout (-).")
 @click.option("-b", "--beam-size", type=int, help="Default: decode.beam_size of the model.")
@@ -60,13 +52,13 @@ ALTERNATIVES = (
 @click.option("--top-p", type=float, default=1.0, help="With --sample: of the likeliest with this share.")
 @click.option("--seed", type=int, default=1, show_default=True, help="With --sample.")
 @click.option("--prefix", type=FILE, help="File with what each translation must begin with, line by line.")
-@split_option
+@options.split
 @click.option("--alignments", type=FILE, help="Write word alignments here, as Pharaoh does: 0-0 1-2.")
 @click.option("--alternatives", type=click.IntRange(0), default=0, help=ALTERNATIVES)
-@engine_option
-@precision_option
-@device_option
-@family_option
+@options.engine
+@options.precision
+@options.device
+@options.family
 def translate(
     models: tuple[Path, ...],
     file: Path,
@@ -102,10 +94,10 @@ def translate(
     _note_unfinished(models)
     note_engine(translator)
     gc.freeze()  # what was loaded stays: nobody need look through it for garbage, again and again
-    options = search_options(translator.options, token_scores=form == "jsonl", **search)
-    details = _details(translator, models[0], device, alternatives, options) if alignments or form == "jsonl" else None
+    how = search_options(translator.options, token_scores=form == "jsonl", **search)
+    details = _details(translator, models[0], device, alternatives, how) if alignments or form == "jsonl" else None
     prefixes = input_lines(prefix) if prefix else None
-    translations = _translations(translator, file, options, prefixes, split)
+    translations = _translations(translator, file, how, prefixes, split)
     cut = write_translations(translations, form, output, alignments, details)
     if cut:
         limit, what = translator.config.data.max_length, "with a sentence longer" if split else "longer"
@@ -153,10 +145,10 @@ def _check_text(file: Path, prefix: Path | None) -> None:
 
 def _refuse_what_would_not_count(search: dict[str, Any]) -> None:
     """Refuse options of another way to search than the one that was asked for."""
-    if not search["sample"] and (options := given("temperature", "top_k", "top_p", "seed")):
-        raise click.UsageError(f"{options[0]} goes with --sample")
-    if search["sample"] and (options := given("greedy", "beam_size")):
-        raise click.UsageError(f"{options[0]} does not go with --sample, which has no beam")
+    if search["sample"]:
+        options.refuse_given("greedy", "beam_size", reason="does not go with --sample, which has no beam")
+    else:
+        options.refuse_given("temperature", "top_k", "top_p", "seed", reason="goes with --sample")
     if search["greedy"] and search["beam_size"] not in (None, 1):
         raise click.UsageError(f"--greedy is a beam of 1; leave it or --beam-size {search['beam_size']} out")
 
@@ -180,11 +172,11 @@ def _is_same(one: Path, other: Path) -> bool:
     return one == other or (is_alike and one.exists() and other.exists() and one.samefile(other))
 
 
-def _details(translator: Translator, model: Path, device: str, alternatives: int, options: SearchOptions) -> Details:
+def _details(translator: Translator, model: Path, device: str, alternatives: int, how: SearchOptions) -> Details:
     from heedful.translate.alignment import Aligner
     from heedful.translate.json_records import Details
 
-    return Details(translator, Aligner.load(model, device=device), alternatives, options)
+    return Details(translator, Aligner.load(model, device=device), alternatives, how)
 
 
 def write_translations(
@@ -233,16 +225,16 @@ def search_options(
 
 
 def _translations(
-    translator: Translator, file: Path, options: SearchOptions, prefixes: Iterator[str] | None, split: bool
+    translator: Translator, file: Path, how: SearchOptions, prefixes: Iterator[str] | None, split: bool
 ) -> Iterator[Translation]:
     """Translate what stdin has brought at once. Samples depend on a line's number, so they are one sequence."""
     from heedful.data.stdio import STDIN, bursts, input_lines
 
-    if file != STDIN or prefixes is not None or options.sampling is not None:
-        yield from translator.translate_lines(input_lines(file), options=options, prefixes=prefixes, split=split)
+    if file != STDIN or prefixes is not None or how.sampling is not None:
+        yield from translator.translate_lines(input_lines(file), options=how, prefixes=prefixes, split=split)
         return
     for burst in bursts(input_lines(file)):
-        yield from translator.translate_lines(burst, options=options, split=split)
+        yield from translator.translate_lines(burst, options=how, split=split)
 
 
 def _formatted(form: str, number: int, translation: Translation, details: Details | None) -> list[str]:
