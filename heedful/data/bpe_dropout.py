@@ -118,13 +118,6 @@ class Merges:
         self._ids = {piece: number for number, piece in enumerate(pieces) if tokenizer.is_ordinary(number)}
         self._byte_ids = [pieces.index(f"<0x{byte:02X}>") for byte in range(256)]
 
-    def merge(self, word: str, chances: Iterator[bool]) -> list[int]:
-        """The ids of the word's pieces; each merge that is tried takes the next chance."""
-        pieces, ranks = self._begin(word)
-        while (place := _best_merge(ranks, chances)) is not None:
-            self._merge_at(place, pieces, ranks)
-        return self._ids_of(pieces)
-
     def stages(self, word: str) -> list[Stage]:
         """The word before each merge without dropout, and after the last one."""
         pieces, ranks = self._begin(word)
@@ -135,7 +128,10 @@ class Merges:
         return stages
 
     def merge_from(self, stages: list[Stage], chances: Iterator[bool]) -> list[int]:
-        """The result of `merge`, from the precomputed merges up to the first dropped one."""
+        """The ids of the word's pieces; each merge that is tried takes the next chance.
+
+        The merges up to the first dropped one are not made again.
+        """
         *before, last = stages
         stage = next((stage for stage in before if not next(chances)), None)
         if stage is None:

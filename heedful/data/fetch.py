@@ -17,7 +17,7 @@ import urllib.error
 import urllib.parse
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import IO, cast
@@ -94,12 +94,11 @@ def _check_mirror(mirror: str) -> None:
 
 def _text_names(wanted: DataSet) -> list[str]:
     """The files that a data set becomes."""
-    return [
-        f"{part}.{language}"
-        for name, split in wanted.splits.items()
-        for part in _parts(name, split)
-        for language in split.texts
-    ]
+    return [file for name, split in wanted.splits.items() for file in _file_names(name, split)]
+
+
+def _file_names(name: str, split: Split) -> list[str]:
+    return [f"{part}.{language}" for part in _parts(name, split) for language in split.texts]
 
 
 def _parts(name: str, split: Split) -> list[str]:
@@ -284,8 +283,7 @@ def _talk_lines(lines: Iterator[bytes]) -> Iterator[bytes]:
 
 def _write_split(name: str, split: Split, pieces: Path, say: Say) -> dict[str, WrittenText]:
     """Write the texts of a split, and of the one held out of it, beside the pieces."""
-    parts = _parts(name, split)
-    temporary = {f"{part}.{language}": pieces / f"{part}.{language}" for part in parts for language in split.texts}
+    temporary = {file: pieces / file for file in _file_names(name, split)}
     columns = {
         language: chain.from_iterable(_lines_of(_piece_file(place, pieces)) for place in text.places)
         for language, text in split.texts.items()
@@ -294,7 +292,8 @@ def _write_split(name: str, split: Split, pieces: Path, say: Say) -> dict[str, W
     _distribute(name, split, columns, temporary)
     written = {file: WrittenText(_count(path), _digest(path, "sha256")) for file, path in temporary.items()}
     _check_lines(name, split, written)
-    say(", ".join(f"{part}: {written[f'{part}.{next(iter(split.texts))}'].lines:,} pairs" for part in parts))
+    first = next(iter(split.texts))
+    say(", ".join(f"{part}: {written[f'{part}.{first}'].lines:,} pairs" for part in _parts(name, split)))
     for language, text in split.texts.items():
         if text.same_as and written[f"{name}.{language}"].sha256 != text.same_as:
             say(f"{name}.{language}: is not the text that our own figures were made with; scores may differ a little")
@@ -322,19 +321,14 @@ def _count(path: Path) -> int:
 def _distribute(name: str, split: Split, columns: Mapping[str, Iterator[bytes]], files: dict[str, Path]) -> None:
     """Write pairs to files; every n-th of those that have all sides goes to the split that is held out."""
     held_out, every = split.held_out or ("", 0)
-    out = {file: path.open("wb") for file, path in files.items()}
-    try:
-        number = 0
-        for row in zip(*columns.values(), strict=True):
-            if held_out and not all(line.strip() for line in row):
-                continue
-            number += 1
+    rows = zip(*columns.values(), strict=True)
+    whole = (row for row in rows if not held_out or all(line.strip() for line in row))
+    with ExitStack() as stack:
+        out = {file: stack.enter_context(path.open("wb")) for file, path in files.items()}
+        for number, row in enumerate(whole, start=1):
             part = held_out if every and number % every == 0 else name
             for language, line in zip(columns, row, strict=True):
                 out[f"{part}.{language}"].write(line)
-    finally:
-        for file in out.values():
-            file.close()
 
 
 def _check_lines(name: str, split: Split, written: dict[str, WrittenText]) -> None:

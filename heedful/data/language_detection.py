@@ -38,11 +38,6 @@ class LanguageModel:
     log_probs: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     unseen: Mapping[str, float] = field(default_factory=dict)
 
-    @property
-    def languages(self) -> list[str]:
-        """The codes of its languages."""
-        return list(self.log_probs)
-
     def detect(self, text: str) -> list[tuple[str, float]]:
         """All languages, the likeliest first, each with a confidence between 0 and 1.
 

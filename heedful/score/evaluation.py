@@ -182,23 +182,18 @@ def _report(hypotheses: Sequence[str], references: References, language: str) ->
 def _notes(hypotheses: Sequence[str], references: References) -> list[str]:
     """What a careful reader would want to know about the lines."""
     notes, total = [], len(hypotheses)
-    if empty := _count(hypotheses, lambda line: not line.strip()):
-        notes.append(f"{empty} of {total} hypotheses are empty")
+    sides = {"hypotheses": hypotheses}  # which another system may have made: ours writes NFC
+    sides |= {f"lines of reference {number}": lines for number, lines in enumerate(references, start=1)}
+    for name, lines in sides.items():
+        if empty := _count(lines, lambda line: not line.strip()):
+            notes.append(f"{empty} of {total} {name} are empty")
+        if composed := _count(lines, lambda line: not unicodedata.is_normalized("NFC", line)):
+            notes.append(
+                f"{composed} of {total} {name} are not in NFC, as our output is: letters that look the same count as "
+                "errors; bring the file to NFC and score again"
+            )
     if (tokenised := _count(hypotheses, lambda line: line.endswith(" ."))) * 10 >= total:
         notes.append(f"{tokenised} of {total} hypotheses end in ' .' and look tokenised; BLEU wants plain text")
-    if composed := _count(hypotheses, _is_not_nfc):  # of another system: ours writes NFC
-        notes.append(
-            f"{composed} of {total} hypotheses are not in NFC: letters that look the same as those of a reference "
-            "may count as errors; bring all files to NFC and score again"
-        )
-    for number, reference in enumerate(references, start=1):
-        if empty := _count(reference, lambda line: not line.strip()):
-            notes.append(f"{empty} of {total} lines of reference {number} are empty")
-        if composed := _count(reference, _is_not_nfc):
-            notes.append(
-                f"{composed} of {total} lines of reference {number} are not in NFC, as our output is: letters "
-                "that look the same count as errors; bring the file to NFC and score again"
-            )
     if total > MAX_RESAMPLED_LINES:
         notes.append(f"no intervals: {total} lines are more than the {MAX_RESAMPLED_LINES} that fit in memory")
     return notes
@@ -218,10 +213,6 @@ def _tokenizer_notes(tokenizer: TokenizerChoice, reference: Sequence[str]) -> li
         return []
     option = f"--language {language} takes {choose_tokenizer(language).name}"
     return [f"the references are in the letters of {language}, which 13a does not suit; {option}"]
-
-
-def _is_not_nfc(line: str) -> bool:
-    return not unicodedata.is_normalized("NFC", line)
 
 
 def _count(lines: Sequence[str], holds: Callable[[str], bool]) -> int:

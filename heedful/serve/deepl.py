@@ -11,18 +11,17 @@ from starlette.routing import Route
 from heedful.data.languages import language_name
 from heedful.serve.disconnection import while_connected
 from heedful.serve.extra_parameters import division, refuse_unsupported
-from heedful.serve.gateway import front_of
+from heedful.serve.gateway import Front, admitted
 from heedful.serve.limits import RefusalError
+from heedful.serve.parameters import Parameters
 from heedful.serve.service import AUTO, Service
 
 NO_LIMIT = 10**12  # characters; clients want a number
 OF_LIBRETRANSLATE = {"alternatives": ("0",), "format": ("text",)}
 
 
-async def translate(request: Request) -> Response:
+async def translate(request: Request, front: Front, given: Parameters) -> Response:
     """POST /v2/translate."""
-    front = front_of(request)
-    given = await front.admitted(request)
     texts, tags = given.texts("text"), given.text("tag_handling", "")
     front.limits.check_texts(texts)
     if tags not in ("", "html"):
@@ -46,10 +45,9 @@ def _code(service: Service, language: str) -> str:
     return known.get(language) or known.get(language.partition("-")[0]) or language
 
 
-async def languages(request: Request) -> Response:
+async def languages(request: Request, front: Front, given: Parameters) -> Response:
     """GET or POST /v2/languages?type=source|target."""
-    front = front_of(request)
-    kind = (await front.admitted(request)).text("type", "source")
+    kind = given.text("type", "source")
     if kind not in ("source", "target"):
         raise RefusalError(400, f"Value for 'type' not supported: {kind[:20]}")
     codes = dict.fromkeys(pair[kind == "target"] for pair in front.service.pairs)
@@ -61,15 +59,13 @@ def _language(code: str, kind: str) -> dict[str, Any]:
     return {"language": code.upper(), "name": language_name(code)} | formality
 
 
-async def usage(request: Request) -> Response:
+async def usage(request: Request, front: Front, given: Parameters) -> Response:
     """GET or POST /v2/usage."""
-    front = front_of(request)
-    await front.admitted(request)
     return JSONResponse({"character_count": front.service.characters, "character_limit": NO_LIMIT})
 
 
 ROUTES = [
-    Route("/v2/translate", translate, methods=["POST"]),
-    Route("/v2/languages", languages, methods=["GET", "POST"]),
-    Route("/v2/usage", usage, methods=["GET", "POST"]),
+    Route("/v2/translate", admitted(translate), methods=["POST"]),
+    Route("/v2/languages", admitted(languages), methods=["GET", "POST"]),
+    Route("/v2/usage", admitted(usage), methods=["GET", "POST"]),
 ]

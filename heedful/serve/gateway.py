@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from starlette.requests import Request
+from starlette.responses import Response
 
 from heedful.serve.limits import Keys, Limits, RateLimit, RefusalError
 from heedful.serve.parameters import Parameters, read_parameters
@@ -55,6 +58,16 @@ def _decoded(header: str) -> str:
         return header.encode("latin-1").decode()
     except UnicodeDecodeError:
         return header
+
+
+def admitted(answer: Callable[[Request, Front, Parameters], Awaitable[Response]]) -> Callable[..., Any]:
+    """The function of a route whose requests need the right key, and may not come too often."""
+
+    async def endpoint(request: Request) -> Response:
+        front = front_of(request)
+        return await answer(request, front, await front.admitted(request))
+
+    return endpoint
 
 
 def front_of(request: Request) -> Front:

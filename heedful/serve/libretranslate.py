@@ -12,8 +12,9 @@ from starlette.routing import Route
 from heedful.data.languages import language_name
 from heedful.serve.disconnection import while_connected
 from heedful.serve.extra_parameters import division, refuse_unsupported
-from heedful.serve.gateway import front_of
+from heedful.serve.gateway import Front, admitted, front_of
 from heedful.serve.limits import RefusalError, check_within
+from heedful.serve.parameters import Parameters
 from heedful.serve.service import AUTO
 from heedful.serve.translation_task import Answer
 
@@ -21,10 +22,8 @@ OF_DEEPL = {"tag_handling": ()}  # here `format` says it
 FRONTEND_TIMEOUT = 500  # milliseconds that a page waits for the next key
 
 
-async def translate(request: Request) -> Response:
+async def translate(request: Request, front: Front, given: Parameters) -> Response:
     """POST /translate."""
-    front = front_of(request)
-    given = await front.admitted(request)
     texts, source, target = given.texts("q"), given.text("source"), given.text("target")
     given.refuse_repeated("q")
     form, num_alternatives = given.text("format", "text"), given.integer("alternatives", 0)
@@ -57,10 +56,9 @@ def _language(code: str, confidence: float) -> dict[str, Any]:
     return {"confidence": round(100 * confidence), "language": code}
 
 
-async def detect(request: Request) -> Response:
+async def detect(request: Request, front: Front, given: Parameters) -> Response:
     """POST /detect."""
-    front = front_of(request)
-    text = (await front.admitted(request)).text("q")
+    text = given.text("q")
     front.limits.check_texts([text])
     return JSONResponse([_language(code, confidence) for code, confidence in front.service.detect(text)])
 
@@ -99,8 +97,8 @@ async def frontend_settings(request: Request) -> Response:
 
 
 ROUTES = [
-    Route("/translate", translate, methods=["POST"]),
-    Route("/detect", detect, methods=["POST"]),
+    Route("/translate", admitted(translate), methods=["POST"]),
+    Route("/detect", admitted(detect), methods=["POST"]),
     Route("/languages", languages),
     Route("/health", health),
     Route("/frontend/settings", frontend_settings),

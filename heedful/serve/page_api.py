@@ -21,7 +21,7 @@ from heedful.errors import CheckpointError, HeedfulError
 from heedful.inspection import trace as inspection
 from heedful.serve.disconnection import while_connected
 from heedful.serve.extra_parameters import division, refuse_unsupported
-from heedful.serve.gateway import Front, front_of
+from heedful.serve.gateway import Front, admitted
 from heedful.serve.limits import RefusalError, check_within
 from heedful.serve.pairs import Pair
 from heedful.serve.parameters import Parameters
@@ -57,10 +57,8 @@ def _pair(front: Front, given: Parameters, text: str = "") -> Pair:
     return service.pair(source, target)
 
 
-async def trace(request: Request) -> Response:
+async def trace(request: Request, front: Front, given: Parameters) -> Response:
     """POST /api/trace: pieces, words, attention, the choices at each step, the tree of the beam."""
-    front = front_of(request)
-    given = await front.admitted(request)
     text = given.text("q")
     pair = _pair(front, given, text)
     prefix, target = given.text("prefix", ""), given.text("target_text", "")
@@ -78,10 +76,8 @@ async def trace(request: Request) -> Response:
     return JSONResponse(found)
 
 
-async def sentences(request: Request) -> Response:
+async def sentences(request: Request, front: Front, given: Parameters) -> Response:
     """POST /api/sentences: a text translated as /translate does, and the sentences that it was divided into."""
-    front = front_of(request)
-    given = await front.admitted(request)
     text, source = given.text("q"), given.text("source", AUTO)
     target = given.text("target", front.service.default.target)
     front.limits.check_texts([text])
@@ -117,18 +113,15 @@ def _whole(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-async def model(request: Request) -> Response:
+async def model(request: Request, front: Front, given: Parameters) -> Response:
     """GET /api/model?source=&target=: the card of a model."""
-    front = front_of(request)
-    pair = _pair(front, await front.admitted(request))
+    pair = _pair(front, given)
     sizes = await while_connected(request, front.service.look(pair, inspection.model_facts))
     return JSONResponse(sizes | {"card": await run_in_threadpool(inspection.folder_card, pair.folder)})
 
 
-async def positions(request: Request) -> Response:
+async def positions(request: Request, front: Front, given: Parameters) -> Response:
     """GET /api/positions?n=&d=: the positional encoding."""
-    front = front_of(request)
-    given = await front.admitted(request)
     default = front.service.default.translator.config.model.d_model
     sizes = {"n": given.integer("n", 128), "d": given.integer("d", default)}
     for name, largest in {"n": LARGEST_TABLE, "d": max(LARGEST_TABLE, default)}.items():
@@ -136,10 +129,9 @@ async def positions(request: Request) -> Response:
     return JSONResponse(await run_in_threadpool(inspection.positions, sizes["n"], sizes["d"]))
 
 
-async def run_metrics(request: Request) -> Response:
+async def run_metrics(request: Request, front: Front, given: Parameters) -> Response:
     """GET /api/run/metrics?source=&target=: the curves of the training; as events if the client accepts them."""
-    front = front_of(request)
-    pair = _pair(front, await front.admitted(request))
+    pair = _pair(front, given)
     files = [folder / METRICS for folder in _run_folders(pair) if (folder / METRICS).is_file()]
     if not files:
         return JSONResponse({"step": [], "validation": []})  # a model without the run that it came from
@@ -182,9 +174,9 @@ def _run_folders(pair: Pair) -> list[Any]:
 
 
 ROUTES = [
-    Route("/api/trace", trace, methods=["POST"]),
-    Route("/api/sentences", sentences, methods=["POST"]),
-    Route("/api/model", model),
-    Route("/api/positions", positions),
-    Route("/api/run/metrics", run_metrics),
+    Route("/api/trace", admitted(trace), methods=["POST"]),
+    Route("/api/sentences", admitted(sentences), methods=["POST"]),
+    Route("/api/model", admitted(model)),
+    Route("/api/positions", admitted(positions)),
+    Route("/api/run/metrics", admitted(run_metrics)),
 ]

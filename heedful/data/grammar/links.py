@@ -5,7 +5,7 @@ word of the dependent to the last word of the head ("rief" of "rief … an", "To
 has no such word, like Korean for a dropped pronoun, has no such link.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
@@ -52,30 +52,19 @@ def _link(kind: str, word: int, head: int) -> Link:
 
 def relations_of(sentence: trees.Sentence) -> list[Relation]:
     """Which adjective, verb and pronoun belongs to which noun, in any language."""
-    found = _clause_relations(sentence.main, ROOT)
-    for clause in (sentence.reason, sentence.claim):
-        if clause is not None:
-            found += _clause_relations(clause, under(ROOT, parts.CLAUSE))
-    return found
+    found = [each for clause, node in trees.clauses(sentence) for each in _clause_relations(clause, node)]
+    return found + [each for phrase, node in trees.phrases_and_nodes(sentence) for each in _relations_in(phrase, node)]
 
 
-def _clause_relations(clause: trees.Clause, node: int) -> list[Relation]:
-    subject_heads = _heads(clause.subject, under(node, parts.SUBJECT))
-    found = [Relation("verb", under(node, parts.VERB), head) for head in subject_heads]
-    found += _subject_relations(clause.subject, under(node, parts.SUBJECT))
-    if isinstance(clause, trees.Description):
-        if isinstance(clause.subject, trees.NounPhrase):
-            found.append(Relation("adjective", under(node, parts.PREDICATE), subject_heads[0]))
-        return found + _phrase_relations(clause.than, under(node, parts.THAN))
-    if isinstance(clause, trees.Naming):
-        return found + _phrase_relations(clause.phrase, under(node, parts.OBJECT))
-    place = clause.place.phrase if isinstance(clause.place, trees.Place) else None
-    object_ = clause.object if isinstance(clause.object, trees.NounPhrase) else None
-    means = clause.means.phrase if clause.means else None
-    phrases = {parts.OBJECT: object_, parts.PLACE: place, parts.RECIPIENT: clause.recipient, parts.MEANS: means}
-    for part, phrase in phrases.items():
-        found += _phrase_relations(phrase, under(node, part))
-    return found
+def _clause_relations(clause: trees.Clause, node: int) -> Iterator[Relation]:
+    subject, place = clause.subject, under(node, parts.SUBJECT)
+    for head in _heads(subject, place):
+        yield Relation("verb", under(node, parts.VERB), head)
+    if isinstance(subject, trees.Anaphor):
+        role = parts.SUBJECT if subject.role == "subject" else parts.OBJECT
+        yield Relation("pronoun", under(place, parts.NOUN), under(under(ROOT, role), parts.NOUN))
+    if isinstance(clause, trees.Description) and isinstance(subject, trees.NounPhrase):
+        yield Relation("adjective", under(node, parts.PREDICATE), under(place, parts.NOUN))
 
 
 def _heads(subject: trees.Subject, node: int) -> list[int]:
@@ -84,28 +73,11 @@ def _heads(subject: trees.Subject, node: int) -> list[int]:
     return [under(node, parts.NOUN)] if isinstance(subject, trees.NounPhrase | trees.Pronoun | trees.Anaphor) else []
 
 
-def _subject_relations(subject: trees.Subject, node: int) -> list[Relation]:
-    if isinstance(subject, trees.NounPhrase):
-        return _phrase_relations(subject, node)
-    if isinstance(subject, trees.Pair):
-        return _phrase_relations(subject.first, node) + _phrase_relations(subject.second, under(node, parts.SECOND))
-    if isinstance(subject, trees.Anaphor):
-        role = parts.SUBJECT if subject.role == "subject" else parts.OBJECT
-        return [Relation("pronoun", under(node, parts.NOUN), under(under(ROOT, role), parts.NOUN))]
-    return []
-
-
-def _phrase_relations(phrase: trees.NounPhrase | None, node: int) -> list[Relation]:
-    if phrase is None:
-        return []
-    head = under(node, parts.NOUN)
-    places = (parts.ADJECTIVE, parts.SECOND_ADJECTIVE)[: len(phrase.adjectives)]
-    found = [Relation("adjective", under(node, part), head) for part in places]
-    found += _phrase_relations(phrase.owner, under(node, parts.OWNER))
+def _relations_in(phrase: trees.NounPhrase, node: int) -> Iterator[Relation]:
+    """Those of a phrase itself, without the phrases inside it."""
+    for part in (parts.ADJECTIVE, parts.SECOND_ADJECTIVE)[: len(phrase.adjectives)]:
+        yield Relation("adjective", under(node, part), under(node, parts.NOUN))
     if phrase.relative is not None:
         inner = under(node, parts.RELATIVE)
-        other = under(inner, parts.OBJECT if phrase.relative.gap == "subject" else parts.SUBJECT)
-        subject = head if phrase.relative.gap == "subject" else under(other, parts.NOUN)
-        found.append(Relation("verb", under(inner, parts.VERB), subject))
-        found += _phrase_relations(phrase.relative.other, other)
-    return found
+        subject = node if phrase.relative.gap == "subject" else under(inner, parts.SUBJECT)
+        yield Relation("verb", under(inner, parts.VERB), under(subject, parts.NOUN))

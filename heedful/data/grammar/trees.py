@@ -9,7 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from heedful.data.grammar import parts
 from heedful.data.grammar.entries import Adjective, Noun, Preposition, Time, Verb
+from heedful.data.grammar.parts import under
 
 MANY = 0
 """The count of a definite plural, "the cats"."""
@@ -171,38 +173,55 @@ _AGREEMENT: dict[Person, Agreement] = {
 }
 
 
+def clauses(sentence: Sentence) -> Iterator[tuple[Clause, int]]:
+    """The main clause and the one after it, each with its node."""
+    yield sentence.main, parts.ROOT
+    for clause in (sentence.reason, sentence.claim):
+        if clause is not None:
+            yield clause, under(parts.ROOT, parts.CLAUSE)
+
+
 def phrases(sentence: Sentence) -> Iterator[NounPhrase]:
     """Every phrase of a sentence once, also those inside others; a pronoun is no phrase."""
-    for clause in (sentence.main, sentence.reason, sentence.claim):
-        if clause is not None:
-            for part in _parts(clause):
-                yield from _phrases_in(part)
+    return (phrase for phrase, _ in phrases_and_nodes(sentence))
+
+
+def phrases_and_nodes(sentence: Sentence) -> Iterator[tuple[NounPhrase, int]]:
+    """Every phrase of a sentence with its node."""
+    for clause, node in clauses(sentence):
+        for part, inside in _parts(clause).items():
+            yield from _phrases_in(inside, under(node, part))
 
 
 _Part: TypeAlias = Subject | Object | Place | Means | None
 
 
-def _parts(clause: Clause) -> tuple[_Part, ...]:
-    if isinstance(clause, Action):
-        return clause.subject, clause.object, clause.recipient, clause.place, clause.means
-    return clause.subject, clause.than if isinstance(clause, Description) else clause.phrase
+def _parts(clause: Clause) -> dict[int, _Part]:
+    if isinstance(clause, Description):
+        return {parts.SUBJECT: clause.subject, parts.THAN: clause.than}
+    if isinstance(clause, Naming):
+        return {parts.SUBJECT: clause.subject, parts.OBJECT: clause.phrase}
+    around = {parts.RECIPIENT: clause.recipient, parts.PLACE: clause.place, parts.MEANS: clause.means}
+    return {parts.SUBJECT: clause.subject, parts.OBJECT: clause.object, **around}
 
 
-def _phrases_in(part: _Part) -> Iterator[NounPhrase]:
+def _phrases_in(part: _Part, node: int) -> Iterator[tuple[NounPhrase, int]]:
     if isinstance(part, NounPhrase):
-        yield part
-        yield from _phrases_in(part.owner)
-        yield from _phrases_in(part.relative.other if part.relative else None)
+        yield part, node
+        yield from _phrases_in(part.owner, under(node, parts.OWNER))
+        if part.relative:
+            role = parts.OBJECT if part.relative.gap == "subject" else parts.SUBJECT
+            yield from _phrases_in(part.relative.other, under(under(node, parts.RELATIVE), role))
     elif isinstance(part, Place | Means):
-        yield from _phrases_in(part.phrase)
+        yield from _phrases_in(part.phrase, node)
     elif isinstance(part, Pair):
-        yield from _phrases_in(part.first)
-        yield from _phrases_in(part.second)
+        yield from _phrases_in(part.first, node)
+        yield from _phrases_in(part.second, under(node, parts.SECOND))
 
 
 def deeds(sentence: Sentence) -> Iterator[tuple[Verb, Object | None]]:
     """Every verb of a sentence with its object, also those of relative clauses."""
-    for clause in (sentence.main, sentence.reason, sentence.claim):
+    for clause, _ in clauses(sentence):
         if isinstance(clause, Action):
             yield clause.verb, clause.object
     for phrase in phrases(sentence):

@@ -23,8 +23,7 @@ VERBS = (
     Verb("help", "help helped helped", "helfen hilft half geholfen", "돕/도와/도우", "people", "people animals",
          case="dat"),
     Verb("thank", "thank thanked thanked", "danken dankt dankte gedankt", "감사하/감사해", "people", "people",
-         case="dat",
-         particle="에게"),
+         case="dat", particle="에게"),
     Verb("visit", "visit visited visited", "besuchen besucht besuchte besucht", "방문하/방문해", "people",
          "people castle city school eiffel_tower"),
     Verb("call", "call called called", "anrufen ruft rief angerufen", "전화하/전화해", "people", "people", prefix="an",
@@ -39,8 +38,7 @@ VERBS = (
          "animals tree flower buildings bridge mountain eiffel_tower miniature_tower"),
     Verb("buy", "buy bought bought", "kaufen kauft kaufte gekauft", "사/사", "people -child", "goods", habitual=False),
     Verb("sell", "sell sold sold", "verkaufen verkauft verkaufte verkauft", "팔/팔아", "people -child",
-         "goods horse cow",
-         habitual=False),
+         "goods horse cow", habitual=False),
     Verb("find", "find found found", "finden findet fand gefunden", "찾/찾아", "people", "things loads cave letter",
          cannot=True, habitual=False),
     Verb("carry", "carry carried carried", "tragen trägt trug getragen", "나르/날라", "people", "loads"),
@@ -63,8 +61,7 @@ VERBS = (
     Verb("climb", "climb climbed climbed", "klettern klettert kletterte geklettert", "올라가/올라가", "climbers people",
          "walls ladder mountain tree tower", auxiliary="sein", preposition="auf", particle="에"),
     Verb("roam", "roam roamed roamed", "streifen streift streifte gestreift", "돌아다니/돌아다녀",
-         "animals people -child",
-         "lands city", auxiliary="sein", preposition="durch"),
+         "animals people -child", "lands city", auxiliary="sein", preposition="durch"),
 )
 
 STATIVE = ("love", "like", "know")
@@ -85,14 +82,12 @@ _INSIDE = "forest house garden castle kitchen"
 
 BEING = (
     Verb("sit", "sit sat sat", "sitzen sitzt saß gesessen", "앉/앉아", "people animals -horse -cow -camel",
-         particle="에",
-         places={"on": _SEATS, "under": "tree table bridge", "behind": _BEHIND, "in_front_of": _BEHIND}),
+         particle="에", places={"on": _SEATS, "under": "tree table bridge", "behind": _BEHIND, "in_front_of": _BEHIND}),
     Verb("sleep", "sleep slept slept", "schlafen schläft schlief geschlafen", "자/자", "people animals",
          particle="에서",
          places={"on": "mat bed roof", "under": "tree table bridge", "in": _INSIDE, "behind": _BEHIND}),
     Verb("wait", "wait waited waited", "warten wartet wartete gewartet", "기다리/기다려", "people animals",
-         particle="에서",
-         places={"on": "bridge", "under": "tree bridge", "in": _INSIDE + " city", "behind": _BEHIND,
+         particle="에서", places={"on": "bridge", "under": "tree bridge", "in": _INSIDE + " city", "behind": _BEHIND,
          "in_front_of": _BEHIND}),
     Verb("play", "play played played", "spielen spielt spielte gespielt", "놀/놀아",
          "boy girl child dog cat rabbit mouse",
@@ -104,8 +99,7 @@ BEING = (
     Verb("live", "live lived lived", "leben lebt lebte gelebt", "살/살아", "people animals", particle="에",
          places={"in": "forest house castle city cave valley", "under": "bridge", "behind": "mountain"}),
     Verb("swim", "swim swam swum", "schwimmen schwimmt schwamm geschwommen", "헤엄치/헤엄쳐",
-         "people dog bear duck fish",
-         particle="에서", auxiliary="sein", places={"in": "river lake"}),
+         "people dog bear duck fish", particle="에서", auxiliary="sein", places={"in": "river lake"}),
 )
 
 MOVING = (
