@@ -38,7 +38,17 @@ from heedful.score.card import (
 )
 from heedful.score.card_tables import to_markdown
 from heedful.score.provenance import machine, now
-from heedful.score.run_history import Base, Place, Start, TrainingPart, begin, read_base, read_starts, training_parts
+from heedful.score.run_history import (
+    Base,
+    Place,
+    Start,
+    TrainingPart,
+    begin,
+    circumstances,
+    read_base,
+    read_starts,
+    training_parts,
+)
 
 
 def new_card(files: ModelFiles, name: str = "") -> Card:
@@ -127,11 +137,7 @@ def _training(run: Path, facts: RunFacts, averaged_steps: Sequence[int], starts:
     encodings = Encoding.for_training(config, tokenizer), Encoding.for_validation(config, tokenizer)
     valid = data.valid_source, data.valid_target
     return Training(
-        date=now(),
-        version=last.version,
-        commit=last.commit,
-        machine=last.machine,
-        precision=last.precision,
+        **circumstances(last) | {"date": now()},
         shares=done,
         base=read_base(run),
         seed=config.train.seed,

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -43,6 +44,11 @@ class Circumstances(Struct, frozen=True, kw_only=True, omit_defaults=True):
     commit: str
     machine: Machine
     precision: str
+
+
+def circumstances(of: Circumstances) -> dict[str, Any]:
+    """These fields alone."""
+    return {name: getattr(of, name) for name in Circumstances.__struct_fields__}
 
 
 class Start(Circumstances, frozen=True, kw_only=True):
@@ -103,7 +109,7 @@ def training_parts(starts: Sequence[Start], end: Place) -> tuple[TrainingPart, .
     places = [*(start.place for start in starts), end]
     return tuple(
         TrainingPart(
-            **{name: getattr(start, name) for name in Circumstances.__struct_fields__},
+            **circumstances(start),
             steps=after.step - here.step,
             target_tokens=after.target_tokens - here.target_tokens,
             seconds=after.seconds - here.seconds,
