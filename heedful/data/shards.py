@@ -178,8 +178,10 @@ def made_from(directory: Path) -> str:
 
 
 def is_current(directory: Path, source_files: Sequence[Path], target_files: Sequence[Path], encoding: Encoding) -> bool:
-    """Whether `prepare` would reuse the shards in `directory`."""
-    return _is_made_from(directory, _identity(directory, source_files, target_files, encoding)[0])
+    """Whether `prepare` would reuse the shards in `directory`; false where a file is missing."""
+    with suppress(DataError):
+        return _is_made_from(directory, _identity(directory, source_files, target_files, encoding)[0])
+    return False
 
 
 def is_of_other_text(

@@ -22,7 +22,7 @@ from heedful.data.run_folder import MODEL, TOKENIZER, TRAINING_DATA, VALIDATION_
 from heedful.data.shards import is_current, open_shards
 from heedful.data.text_to_ids import Encoding
 from heedful.data.tokenizer import Tokenizer
-from heedful.errors import CheckpointError, DataError
+from heedful.errors import CheckpointError
 from heedful.model.checkpoint import ModelFiles, find_model, load_config, load_shapes, weights_digest
 from heedful.model.parameter_count import count
 from heedful.score.card import (
@@ -162,9 +162,5 @@ def _gpu_hours(done: Sequence[TrainingPart], steps: int) -> float | None:
 def _corpus(shards: Path, source: Sequence[str], target: Sequence[str], encoding: Encoding) -> Corpus:
     """The counts of the shards, and digests of the files that still hold the text of the shards."""
     sources, targets = [Path(name) for name in source], [Path(name) for name in target]
-    try:
-        same = is_current(shards, sources, targets, encoding)
-    except DataError:  # a file has gone
-        same = False
-    look = text_file if same else lambda path: TextFile(path.name)
+    look = text_file if is_current(shards, sources, targets, encoding) else lambda path: TextFile(path.name)
     return Corpus(tuple(map(look, sources)), tuple(map(look, targets)), asdict(open_shards(shards).counts))

@@ -142,19 +142,17 @@ async def run_metrics(request: Request, front: Front, given: Parameters) -> Resp
 
 
 async def _events(front: Front, tail: Tail) -> AsyncIterator[str]:
-    """The events of a run, until the server stops or the run can no longer be read; somebody may have removed it."""
-    try:
-        async for event in _records(front, tail):
-            yield event
-    except CheckpointError as error:
-        log.error("%s", error)
+    """Records as they are written, first all existing ones; `anew` if the run went back to a checkpoint.
 
-
-async def _records(front: Front, tail: Tail) -> AsyncIterator[str]:
-    """Records as they are written, first all existing ones; `anew` if the run went back to a checkpoint."""
+    They end when the server stops, or when the run can no longer be read; somebody may have removed it.
+    """
     quiet, is_anew = 0.0, True
     while not front.is_stopping:
-        records = await run_in_threadpool(tail.more)
+        try:
+            records = await run_in_threadpool(tail.more)
+        except CheckpointError as error:
+            log.error("%s", error)
+            return
         is_anew |= tail.is_anew
         if any(records.values()):
             name, is_anew = "anew" if is_anew else "more", False

@@ -13,7 +13,7 @@ from heedful.model.checkpoint import find_model, load_config
 from heedful.translate.translation import Translator
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Pair:
     """A language pair in one direction, and its translator."""
 

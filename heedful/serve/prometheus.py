@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -13,29 +13,18 @@ MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 @dataclass(slots=True)
-class Histogram:
-    """How many observations fell between the bounds, and their sum."""
-
-    counts: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS) + 1))
-    total: float = 0.0
-
-    def observe(self, value: float) -> None:
-        """Count a value."""
-        self.counts[bisect_left(BOUNDS, value)] += 1
-        self.total += value
-
-
-@dataclass(slots=True)
 class Metrics:
     """The requests of each route; unknown paths count as "other", so that clients cannot make the list long."""
 
     requests: Counter[tuple[str, int]] = field(default_factory=Counter)
-    seconds: dict[str, Histogram] = field(default_factory=dict)
+    between: Counter[tuple[str, int]] = field(default_factory=Counter)  # answers in a time up to the n-th bound
+    seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
 
     def observe(self, route: str, status: int, seconds: float) -> None:
         """A request was answered."""
         self.requests[route, status] += 1
-        self.seconds.setdefault(route, Histogram()).observe(seconds)
+        self.between[route, bisect_left(BOUNDS, seconds)] += 1
+        self.seconds[route] += seconds
 
     def text(self, counters: Mapping[str, float], gauges: Mapping[str, float]) -> str:
         """All metrics as text, with these counters and gauges added."""
@@ -52,8 +41,9 @@ class Metrics:
 
     def _seconds(self) -> Iterator[str]:
         yield "# TYPE heedful_request_seconds histogram"
-        for route, histogram in sorted(self.seconds.items()):
-            for bound, count in zip((*BOUNDS, "+Inf"), accumulate(histogram.counts), strict=True):
+        for route, total in sorted(self.seconds.items()):
+            counts = list(accumulate(self.between[route, n] for n in range(len(BOUNDS) + 1)))
+            for bound, count in zip((*BOUNDS, "+Inf"), counts, strict=True):
                 yield f'heedful_request_seconds_bucket{{route="{route}",le="{bound}"}} {count}'
-            yield f'heedful_request_seconds_sum{{route="{route}"}} {histogram.total:.6f}'
-            yield f'heedful_request_seconds_count{{route="{route}"}} {sum(histogram.counts)}'
+            yield f'heedful_request_seconds_sum{{route="{route}"}} {total:.6f}'
+            yield f'heedful_request_seconds_count{{route="{route}"}} {counts[-1]}'

@@ -95,9 +95,9 @@ class Service:
         self.pairs = {(pair.source, pair.target): pair for pair in pairs}
         self.queue, self.looking = queue, BatchQueue(max_waiting=MOST_LOOKING, max_batch=1)
         self.aligning = BatchQueue(max_waiting=queue.max_waiting)
-        self._for_others = {key: _for_other_threads(pair.translator) for key, pair in self.pairs.items()}
-        self._look_models: dict[tuple[str, str], Translator] = {}
-        self._aligners: dict[tuple[str, str], Aligner | None] = {}
+        self._for_others = {pair: _for_other_threads(pair.translator) for pair in self.pairs.values()}
+        self._look_models: dict[Pair, Translator] = {}
+        self._aligners: dict[Pair, Aligner | None] = {}
         self.characters = 0  # that were translated
         self.detector = language_detection.merge([pair.languages for pair in pairs])
 
@@ -156,10 +156,11 @@ class Service:
     ) -> list[Answer]:
         """The answers to all texts of a request, in order."""
         tasks = await _in_thread_if_long(sum(map(len, texts)), self._tasks, texts, source, target, form, division)
-        found = {id(pair): await self._solve(pair, tasks, num_alternatives) for pair in _pairs(tasks)}
+        pairs = dict.fromkeys(task.pair for task in tasks if task.pair)
+        found = {pair: await self._solve(pair, tasks, num_alternatives) for pair in pairs}
         answers = []
         for task in tasks:
-            mine = [next(found[id(task.pair)]) for _ in task.split.units] if task.pair else []
+            mine = [next(found[task.pair]) for _ in task.split.units] if task.pair else []
             ranks = await _in_thread_if_long(len(task.text), best_translations, mine, num_alternatives + 1)
             alignments = await self._align(task, ranks)
             answers.append(await _in_thread_if_long(len(task.text), task.answer, ranks, target, alignments))
@@ -187,13 +188,13 @@ class Service:
         to_align = task.to_align(ranks)
         if not to_align or task.pair is None:
             return {}
-        key, align = (task.pair.source, task.pair.target), partial(self._alignments, task.pair)
+        align = partial(self._alignments, task.pair)
         try:
-            return dict(zip(to_align, await self.aligning.run(key, align, to_align), strict=True))
+            return dict(zip(to_align, await self.aligning.run(task.pair, align, to_align), strict=True))
         except (QueueFullError, QueueClosedError):
             return {}
         except Exception:
-            log.exception("%s-%s: a translation could not be aligned", *key)
+            log.exception("%s-%s: a translation could not be aligned", task.pair.source, task.pair.target)
             return {}
 
     def _alignments(self, pair: Pair, to_align: Sequence[RankedSentence]) -> Iterator[tuple[int, Alignment]]:
@@ -204,14 +205,13 @@ class Service:
 
     def _aligner(self, pair: Pair) -> Aligner | None:
         """The pair's aligner, loaded once by that thread; a failed load is not tried again."""
-        key = (pair.source, pair.target)
-        if key not in self._aligners:
+        if pair not in self._aligners:
             try:
-                self._aligners[key] = _aligner(pair, self._for_others[key])
+                self._aligners[pair] = _aligner(pair, self._for_others[pair])
             except Exception:
-                log.exception("%s-%s: no model to align with", *key)
-                self._aligners[key] = None
-        return self._aligners[key]
+                log.exception("%s-%s: no model to align with", pair.source, pair.target)
+                self._aligners[pair] = None
+        return self._aligners[pair]
 
     async def prepare_aligning(self) -> None:
         """Load the aligners before the first request with HTML needs one."""
@@ -225,10 +225,9 @@ class Service:
 
     def _look_model(self, pair: Pair) -> Translator:
         """The pair's model for `look`, made by that thread when it is first needed."""
-        key = (pair.source, pair.target)
-        if key not in self._look_models:
-            self._look_models[key] = _for_looking(self._for_others[key])
-        return self._look_models[key]
+        if pair not in self._look_models:
+            self._look_models[pair] = _for_looking(self._for_others[pair])
+        return self._look_models[pair]
 
     @property
     def queues(self) -> tuple[BatchQueue, ...]:
@@ -265,13 +264,9 @@ class Service:
         options = msgspec.structs.replace(own, n_best=n_best, beam_size=width, token_scores=False)
         units = [unit for task in tasks if task.pair is pair for unit in task.split.units]
         solve = partial(translate_sentences, pair.translator, options)
-        return iter(await self.queue.run((pair.source, pair.target, options), solve, units))
+        return iter(await self.queue.run((pair, options), solve, units))
 
 
 async def _in_thread_if_long(size: int, function: Callable[..., Result], *arguments: Any) -> Result:
     """Call the function, in a thread if the text is long, so that it does not block other requests."""
     return await asyncio.to_thread(function, *arguments) if size > MUCH_TEXT else function(*arguments)
-
-
-def _pairs(tasks: Sequence[TranslationTask]) -> list[Pair]:
-    return list({id(task.pair): task.pair for task in tasks if task.pair is not None}.values())

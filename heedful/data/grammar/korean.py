@@ -244,10 +244,9 @@ def _reason(sentence: trees.Sentence, node: int) -> list[Word]:
     """너무 피곤해서 / 도로가 너무 넓어서 / 소녀가 열쇠를 찾았기 때문에."""
     reason, because = sentence.reason, under(ROOT, parts.CONJUNCTION)
     assert reason is not None
-    if isinstance(reason, trees.Action):
-        words = _subject(reason.subject, under(node, parts.SUBJECT), topic=False) + _complements(reason, node)
-        return words + _past(reason, node, "기") + [Word("때문에", (because,))]
     words = _subject(reason.subject, under(node, parts.SUBJECT), topic=False)
+    if isinstance(reason, trees.Action):
+        return words + _complements(reason, node) + _past(reason, node, "기") + [Word("때문에", (because,))]
     if isinstance(reason.subject, trees.Anaphor) and _takes_up_object(reason):
         words = noun_phrase(reason.subject.antecedent, "가", under(ROOT, parts.OBJECT))
     connective = _ADJECTIVE_FORMS[reason.adjective][1]

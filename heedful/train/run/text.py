@@ -112,10 +112,7 @@ class RunText:
 
     def is_encoded(self) -> bool:
         """Whether the files are there, and the shards hold this text."""
-        try:
-            return is_current(self.shards, self.source, self.target, self.encoding)
-        except DataError:  # a file is missing
-            return False
+        return is_current(self.shards, self.source, self.target, self.encoding)
 
     def differs(self) -> bool:
         """Whether the shards are whole and hold another text."""
