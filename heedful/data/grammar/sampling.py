@@ -28,7 +28,7 @@ CONSTRUCTIONS: dict[Callable[[Draw], Sentence], int] = {
     one_clause.travelling: 2,
     one_clause.using_a_tool: 3,
     one_clause.two_together: 3,
-    one_clause.between_persons: 8,
+    one_clause.between_persons: 10,
     one_clause.question_between_persons: 1,
     one_clause.question: 4,
     one_clause.question_of_place: 2,
