@@ -130,12 +130,12 @@ NOUNS = (
     _thing("spoon", "", "m Löffel -", "숟가락", "", "tools"),
 )
 
-_PAINTED = "furniture vehicles hat dress bag box basket miniature_tower"
+_PAINTED = "furniture vehicles hat dress bag box basket book house miniature_tower"
 
 ADJECTIVES = (
     _colour("blue", "blau", "파랗/파래/파라", f"creature bird flower door {_PAINTED}"),
     _colour("red", "rot", "빨갛/빨개/빨가", f"creature bird flower door {_PAINTED}"),
-    _colour("white", "weiß", "하얗/하얘/하야", f"animals -bear -fox house wall flower {_PAINTED}"),
+    _colour("white", "weiß", "하얗/하얘/하야", f"animals -bear -fox wall flower {_PAINTED}"),
     _colour("black", "schwarz", "검/검어", f"animals -fox -lion {_PAINTED}"),
     _colour("green", "grün", "", f"creature bird door {_PAINTED}", "초록색"),
     Adjective("big", "big", "groß", "크/커", "animals -mouse buildings city loads garden tree lake field boat picture",

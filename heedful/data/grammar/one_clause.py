@@ -36,8 +36,8 @@ _MODALS: tuple[Tense, ...] = ("can", "must", "want")
 _TENSES: tuple[Literal["past", "present"], ...] = ("past", "present")
 _DEGREES: dict[str, tuple[Degree, ...]] = {"": ("",), "very": ("", "very"), "very too": ("", "very", "too")}
 _PERSONAL: tuple[Tense, ...] = ("past", "past", "will", "can", "must")
-_PERSONAL_STATIVE: tuple[Tense, ...] = ("present", "present", "present", "past")
-_PERSONS: tuple[Person, ...] = ("I", "you", "he", "she", "we", "they")
+_PERSONAL_STATIVE: tuple[Tense, ...] = (*5 * ("present",), "past")
+_PERSONS: tuple[Person, ...] = ("I", "I", "you", "you", "he", "she", "we", "they")
 # "them" is missing: German could not tell it from "her".
 _ADDRESSED: tuple[Person, ...] = ("I", "you", "he", "she", "we")
 _OVERLAPPING = (("I", "we"), ("we", "I"), ("you", "we"), ("we", "you"))
@@ -208,9 +208,9 @@ def two_together(draw: Draw) -> Sentence:
 
 def between_persons(draw: Draw) -> Sentence:
     """Like "I love you", "You love me", "Tomorrow she will call us"."""
-    verb = verbs.VERB_NAMED[draw.pick(verbs.RECIPROCAL)]
+    verb = verbs.VERB_NAMED[draw.pick(verbs.STATIVE if draw.chance(0.5) else verbs.RECIPROCAL)]
     subject, object_ = _persons(draw)
-    phrase = draw.known(draw.pick(OBJECTS[verb])) if draw.chance(0.6) else object_
+    phrase = draw.known(draw.pick(OBJECTS[verb])) if draw.chance(0.5) else object_
     tense = draw.pick(_PERSONAL_STATIVE if verb.name in verbs.STATIVE else _PERSONAL)
     negated = tense != "must" and draw.chance(0.25)
     time = _time(draw, tense, 0.4) if tense in ("past", "will") and verb.name not in verbs.STATIVE else None

@@ -28,7 +28,7 @@ CONSTRUCTIONS: dict[Callable[[Draw], Sentence], int] = {
     one_clause.travelling: 2,
     one_clause.using_a_tool: 3,
     one_clause.two_together: 3,
-    one_clause.between_persons: 8,
+    one_clause.between_persons: 9,
     one_clause.question_between_persons: 1,
     one_clause.question: 4,
     one_clause.question_of_place: 2,
@@ -39,7 +39,7 @@ CONSTRUCTIONS: dict[Callable[[Draw], Sentence], int] = {
     two_clauses.dilemma: 34,
     two_clauses.deed_as_reason: 6,
     two_clauses.claim: 8,
-    two_clauses.with_relative: 8,
+    two_clauses.with_relative: 10,
 }
 
 _DRAW = tuple(CONSTRUCTIONS)

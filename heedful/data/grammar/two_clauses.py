@@ -148,7 +148,7 @@ def _specified(draw: Draw, noun: Noun, beside: Noun, main: Verb) -> NounPhrase:
 
 
 def _third(draw: Draw, noun: Noun) -> NounPhrase:
-    return draw.single(noun) if noun.counter and draw.chance(0.4) else draw.definite(noun)
+    return draw.single(noun) if noun.counter and draw.chance(0.6) else draw.definite(noun)
 
 
 def _clear(gap: Gap, verb: Verb, noun: Noun, count: int, third: Noun) -> bool:
