@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from benchmarks.command import keep, keeping_parser, names, need_gpu, run
-from heedful.config.settings import ModelConfig
+from heedful.config.settings import ModelConfig, TrainConfig
 from heedful.fast.cuda.packing import fill_pairs, num_pair_numbers
 from heedful.fast.cuda.tiles import StaticShape, Tiles, make_tiles
 from heedful.fast.cuda.training_step import CudaStep
@@ -159,10 +159,9 @@ def check_attention() -> None:
 
 def attention_calls(kind: str, size: Size, tiles: Tiles) -> tuple[Callable[[], Any], Callable[[], Any]]:
     """The kernels, forward and backward, without autograd."""
-    from heedful.fast.cuda.attention_tiles import Parts, Tables, run_backward, run_forward
+    from heedful.fast.cuda.attention_tiles import Parts, run_backward, run_forward
 
     heads = size.config.num_heads
-    tables = Tables(tiles.query_tiles_A4, tiles.key_tiles_A4, tiles.counts_3, tiles.first_key_T, tiles.end_key_T)
     width = heads * size.config.head_d_k
 
     def projected() -> Parts:
@@ -171,10 +170,10 @@ def attention_calls(kind: str, size: Size, tiles: Tiles) -> tuple[Callable[[], A
         return Parts(*normal(size.rows, 3 * width).split(width, dim=1))
 
     parts, grads, grad = projected(), projected(), normal(size.rows, width)
-    output, lse = run_forward(parts, tables, heads)
+    output, lse = run_forward(parts, tiles, heads)
     return (
-        lambda: run_forward(parts, tables, heads),
-        lambda: run_backward(grad, parts, output, lse, grads, tables, heads),
+        lambda: run_forward(parts, tiles, heads),
+        lambda: run_backward(grad, parts, output, lse, grads, tiles, heads),
     )
 
 
@@ -291,7 +290,7 @@ def check_norm() -> None:
         assert abs(float((mask == 0).double().mean()) - 0.1) < 0.003
 
         def kernel(*inputs: Tensor) -> Tensor:
-            return add_norm(*inputs, seed_1=seed_1, dropout=0.1, eps=1e-5)
+            return add_norm(*inputs, seed_1=seed_1, dropout=0.1)
 
         def twin(x: Tensor, y: Tensor, scale: Tensor, shift: Tensor, mask: Tensor = mask) -> Tensor:
             return plain_add_norm(x, y * mask, scale, shift, 0.0)
@@ -305,8 +304,8 @@ def time_norm(size: Size) -> Figures:
     seed_1 = torch.tensor([5], device=GPU)
     x, y, grad, other_grad = (normal(size.rows, size.config.d_model) for _ in range(4))
     scale, shift = (normal(size.config.d_model, dtype=torch.float32) for _ in range(2))
-    _, mean, rstd = norm_forward(x, y, scale, shift, seed_1, 0.1, 1e-5)
-    forward = median_us(lambda: norm_forward(x, y, scale, shift, seed_1, 0.1, 1e-5))
+    _, mean, rstd = norm_forward(x, y, scale, shift, seed_1, 0.1)
+    forward = median_us(lambda: norm_forward(x, y, scale, shift, seed_1, 0.1))
     backward = median_us(lambda: norm_backward(grad, other_grad, x, y, scale, mean, rstd, seed_1, 0.1))
     inputs = tuple(part.detach().requires_grad_() for part in (x, y, scale, shift))
     compiled = torch.compile(plain_add_norm, dynamic=False)
@@ -371,7 +370,7 @@ def random_batch(size: Size, shape: StaticShape, seed: int) -> tuple[Tensor, int
     rng = np.random.default_rng(seed)
     # Words are as unevenly frequent as real ones: Zipf's law.
     ids = [np.minimum(rng.zipf(1.2, int(n)), size.vocab_size) - 1 for n in (source.sum(), target.sum())]
-    fill_pairs(numbers.numpy(), ids[0], source, ids[1], target, shape)
+    fill_pairs(numbers.numpy(), (ids[0], source), (ids[1], target), shape)
     return numbers, int(target.sum())
 
 
@@ -382,7 +381,7 @@ class Run:
         torch.manual_seed(0)
         shape = StaticShape(size.rows, 2048, 257)
         self.model = Transformer(size.config, size.vocab_size).to(GPU)
-        self.step = CudaStep(self.model, shape, label_smoothing=0.1)
+        self.step = CudaStep(self.model, shape, TrainConfig())
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=1e-4, betas=ADAM_BETAS, eps=ADAM_EPS, fused=True)
         self.batches = [random_batch(size, shape, seed) for seed in range(NUM_BATCHES)]
         self.steps = 0

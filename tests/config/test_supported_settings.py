@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from heedful.cli.main import commands
 from heedful.config.setting_layers import resolve
-from heedful.config.settings import Config, ModelConfig
+from heedful.config.settings import Config, ModelConfig, TrainConfig
 from heedful.config.supported_settings import KERNELS, NUMBERS, Capabilities, one_of
 from heedful.errors import ConfigError
 from heedful.fast.cpu.loss_by_rows import ObjectiveByRows
@@ -252,7 +252,7 @@ def test_cuda_refuses_a_third_kind_and_takes_the_plain_road(
     with pytest.raises(ConfigError, match=r"zigzag cannot be computed by our kernels: they take sinusoidal or learned"):
         StaticDecoder(as_transformer(loaded.model), torch.float32)
     with pytest.raises(ConfigError, match=r"zigzag cannot be computed by our kernels: they take sinusoidal or learned"):
-        CudaStep(as_transformer(loaded.model), StaticShape(rows=128, sentences=8, longest=80), label_smoothing=0.1)
+        CudaStep(as_transformer(loaded.model), StaticShape(rows=128, sentences=8, longest=80), TrainConfig())
     (tmp_path / "Python.h").touch()
     monkeypatch.setenv("CC", "gcc")
     monkeypatch.setenv("CPATH", str(tmp_path))

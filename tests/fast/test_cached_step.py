@@ -52,7 +52,7 @@ def head_of(rows_LX: Tensor, head: int) -> Tensor:
 
 @on_kernels
 def test_a_position_looks_at_itself_and_at_its_ancestors_and_is_kept() -> None:
-    from heedful.fast.cuda.cached_step import own_attention
+    from heedful.fast.cuda.cached_step import Heads, own_attention
 
     slots = len(LENGTHS) + 1
     product_RX, cache_NLWX = normal(slots * BEAMS, HEADS * (D_K + HEAD)), normal(slots, CAPACITY, BEAMS, HEADS * HEAD)
@@ -64,8 +64,7 @@ def test_a_position_looks_at_itself_and_at_its_ancestors_and_is_kept() -> None:
         ancestors_2NWL,
         integers([*LENGTHS, 7]),
         integers([0] * DONE + [1]),
-        num_heads=HEADS,
-        d_k=D_K,
+        Heads(HEADS, D_K, D_V),
     )
     for slot, position in enumerate(LENGTHS):
         for beam in range(BEAMS):
@@ -83,13 +82,13 @@ def test_a_position_looks_at_itself_and_at_its_ancestors_and_is_kept() -> None:
 
 @on_kernels
 def test_a_position_looks_at_the_memory_of_its_slot_as_far_as_it_goes() -> None:
-    from heedful.fast.cuda.cached_step import cross_attention
+    from heedful.fast.cuda.cached_step import Heads, cross_attention
 
     lengths, first = [1, 32, 33, 71], 4
     query_RX, memory_NSX = normal((DONE + 1) * BEAMS, HEADS * D_K), normal(DONE + 1, CAPACITY, first + HEADS * HEAD + 1)
     done_N = integers([0] * DONE + [1])
     found_RX = cross_attention(
-        query_RX, memory_NSX, integers([*lengths, 7]), done_N, first_column=first, num_heads=HEADS, d_v=D_V
+        query_RX, memory_NSX, integers([*lengths, 7]), done_N, Heads(HEADS, D_K, D_V), first_column=first
     )
     for row in range(DONE * BEAMS):
         rows_SX = memory_NSX[row // BEAMS, : lengths[row // BEAMS], first : first + HEADS * HEAD]

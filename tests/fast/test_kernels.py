@@ -234,7 +234,7 @@ def test_add_norm_is_layer_norm_of_the_sum(
     mask = _mask(rows, width, _seed(), dropout) if dropout else torch.ones((), device=DEVICE)
 
     def kernel(x: Tensor, y: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
-        return add_norm(x, y, scale, shift, seed_1=_seed() if dropout else None, dropout=dropout, eps=1e-5)
+        return add_norm(x, y, scale, shift, seed_1=_seed() if dropout else None, dropout=dropout)
 
     def twin(x: Tensor, y: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
         return F.layer_norm(x + y * mask, (width,), scale, shift, 1e-5)
@@ -253,7 +253,7 @@ def test_an_output_that_is_used_twice_gets_the_gradients_of_both_uses(dtype: tor
 
     def kernel(x: Tensor, y: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
         for factor in (1.0, 2.0, 3.0):
-            x = add_norm(x, torch.sigmoid(factor * x) * y, scale, shift, seed_1=None, dropout=0.0, eps=1e-5)
+            x = add_norm(x, torch.sigmoid(factor * x) * y, scale, shift, seed_1=None, dropout=0.0)
         return x + x.square()
 
     def twin(x: Tensor, y: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
@@ -272,8 +272,8 @@ def test_an_output_is_let_go_with_its_last_use() -> None:
     x, scale, shift = _normal(4, 8, dtype=torch.float32), torch.ones(8, device=DEVICE), torch.zeros(8, device=DEVICE)
     gc.disable()
     try:
-        output = add_norm(x, x, scale, shift, seed_1=None, dropout=0.0, eps=1e-5)
-        output = add_norm(output, output, scale, shift, seed_1=None, dropout=0.0, eps=1e-5)
+        output = add_norm(x, x, scale, shift, seed_1=None, dropout=0.0)
+        output = add_norm(output, output, scale, shift, seed_1=None, dropout=0.0)
         kept: list[weakref.ref[Any]] = [weakref.ref(output), weakref.ref(output.grad_fn)]
         output.sum().backward()
         del output
@@ -484,7 +484,7 @@ def test_a_model_on_tiles_is_the_model_on_groups() -> None:
 
     use_kernels(model, torch.zeros(len(dropout_places(model)), dtype=torch.int64, device=DEVICE))
     numbers = np.full(num_pair_numbers(shape), 12345, dtype=np.int32)
-    fill_pairs(numbers, *pairs, shape)
+    fill_pairs(numbers, pairs[:2], pairs[2:], shape)
     actual = _loss_and_grads(model, *view_pairs(torch.from_numpy(numbers).to(DEVICE), shape))
     for a, e in zip(actual, expected, strict=True):
         assert torch.allclose(
@@ -507,7 +507,7 @@ def test_a_batch_in_one_array_has_the_plain_rows_padded_and_the_tiles_of_its_len
     shape, pairs = _pairs()
     source_ids, source_lengths, target_ids, target_lengths = pairs
     numbers = np.full(num_pair_numbers(shape), 12345, dtype=np.int32)
-    fill_pairs(numbers, *pairs, shape)
+    fill_pairs(numbers, pairs[:2], pairs[2:], shape)
     source, target_in, target_out = view_pairs(torch.from_numpy(numbers), shape)
     assert len(source.tokens_T) == len(target_in.tokens_T) == len(target_out) == shape.rows
     _assert_padded(target_out, target_ids, NO_TARGET)

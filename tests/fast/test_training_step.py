@@ -17,7 +17,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from heedful.config.setting_layers import resolve
-from heedful.config.settings import ModelConfig
+from heedful.config.settings import ModelConfig, TrainConfig
 from heedful.fast.cuda.gradients import KernelGradients
 from heedful.fast.cuda.packing import NumberedBatch, fill_pairs, num_pair_numbers
 from heedful.fast.cuda.tiles import StaticShape
@@ -71,7 +71,7 @@ def _pairs(lengths: list[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray, np.n
 
 def _numbers(pairs: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray], shape: StaticShape = SHAPE) -> Tensor:
     numbers = np.empty(num_pair_numbers(shape), dtype=np.int32)
-    fill_pairs(numbers, *pairs, shape)
+    fill_pairs(numbers, pairs[:2], pairs[2:], shape)
     return torch.from_numpy(numbers)
 
 
@@ -91,7 +91,7 @@ FIRST, SECOND = [(9, 5), (3, 8), (70, 66)], [(20, 31), (1, 1), (12, 40)]
 @on_kernels
 def test_gradients_of_two_micro_batches_are_those_of_the_plain_model() -> None:
     plain = _model()
-    step = CudaStep(copy.deepcopy(plain), SHAPE, label_smoothing=0.1, dtype=torch.float32)
+    step = CudaStep(copy.deepcopy(plain), SHAPE, TrainConfig(), dtype=torch.float32)
     first, second = _pairs(FIRST), _pairs(SECOND)
     for _ in range(2):  # the second time on a GPU from the captured graphs
         step.load(_numbers(first), seed=1, factor=0.25)
@@ -108,7 +108,7 @@ def test_gradients_of_two_micro_batches_are_those_of_the_plain_model() -> None:
 def test_with_r_drop_the_gradients_are_those_of_the_plain_model() -> None:
     """Without dropout twins would agree, so what stands in place of the copies are other pairs."""
     plain, pairs = _model(), _pairs([(9, 5), (3, 8), (20, 7), (7, 6)])
-    step = CudaStep(copy.deepcopy(plain), SHAPE, label_smoothing=0.1, r_drop=3.0, dtype=torch.float32)
+    step = CudaStep(copy.deepcopy(plain), SHAPE, TrainConfig(r_drop=3.0), dtype=torch.float32)
     step.load(_numbers(pairs), seed=1, factor=0.25)
     sums = step.backward(first=True)
     source_ids, source_lengths, target_ids, target_lengths = pairs
@@ -127,7 +127,7 @@ FEW_ROWS = StaticShape(rows=16, sentences=4, longest=16)
 
 
 def _small_step(model: Transformer, dtype: torch.dtype = torch.float32) -> CudaStep:
-    return CudaStep(model, FEW_ROWS, label_smoothing=0.1, dtype=dtype)
+    return CudaStep(model, FEW_ROWS, TrainConfig(), dtype=dtype)
 
 
 def _few(pairs: list[tuple[int, int]]) -> Tensor:

@@ -20,6 +20,7 @@ import triton.language as tl
 from torch import Tensor
 
 from heedful.fast.cuda.sums import accumulator, sum_rows, wide
+from heedful.model.layers import LAYER_NORM_EPS
 
 # Programs of the backward pass; each sums the gradients of scale and shift over its rows, and then the sums are summed.
 BACKWARD_PROGRAMS = 1056
@@ -136,7 +137,7 @@ def _chances(dropout: float) -> dict[str, Any]:
 
 
 def norm_forward(
-    x_TD: Tensor, y_TD: Tensor, scale_D: Tensor, shift_D: Tensor, seed_1: Tensor | None, dropout: float, eps: float
+    x_TD: Tensor, y_TD: Tensor, scale_D: Tensor, shift_D: Tensor, seed_1: Tensor | None, dropout: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The output, and of each row the mean and the inverse deviation."""
     num_rows, width = y_TD.shape
@@ -146,7 +147,7 @@ def norm_forward(
     block = _block(width)
     _forward[(triton.cdiv(num_rows, block["ROWS"]),)](
         x_TD, y_TD, scale_D, shift_D, output_TD, mean_T, rstd_T, seed_1, num_rows,
-        EPS=eps, ACCUMULATE=accumulator(y_TD.dtype), **_chances(dropout), **block,
+        EPS=LAYER_NORM_EPS, ACCUMULATE=accumulator(y_TD.dtype), **_chances(dropout), **block,
     )  # fmt: skip
     return output_TD, mean_T, rstd_T
 
@@ -182,17 +183,10 @@ class _AddNorm(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any,
-        x_TD: Tensor,
-        y_TD: Tensor,
-        scale_D: Tensor,
-        shift_D: Tensor,
-        seed_1: Tensor | None,
-        dropout: float,
-        eps: float,
+        ctx: Any, x_TD: Tensor, y_TD: Tensor, scale_D: Tensor, shift_D: Tensor, seed_1: Tensor | None, dropout: float
     ) -> tuple[Tensor, Tensor]:
         x_TD, y_TD = x_TD.contiguous(), y_TD.contiguous()
-        output_TD, *of_rows = norm_forward(x_TD, y_TD, scale_D, shift_D, seed_1, dropout, eps)
+        output_TD, *of_rows = norm_forward(x_TD, y_TD, scale_D, shift_D, seed_1, dropout)
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(x_TD, y_TD, scale_D, *of_rows, seed_1)
         ctx.dropout = dropout
@@ -207,7 +201,7 @@ class _AddNorm(torch.autograd.Function):
         grad_x_TD, grad_y_TD, sums_2D = norm_backward(
             used[0], other_grad_TD, x_TD, y_TD, scale_D, mean_T, rstd_T, seed_1, ctx.dropout
         )
-        return grad_x_TD, grad_y_TD, *sums_2D.to(scale_D.dtype).unbind(), None, None, None
+        return grad_x_TD, grad_y_TD, *sums_2D.to(scale_D.dtype).unbind(), None, None
 
 
 class _SeededDropout(torch.autograd.Function):
@@ -235,20 +229,13 @@ def _dropped(x_TD: Tensor, seed_1: Tensor, dropout: float) -> Tensor:
 
 
 def add_norm(
-    x_TD: Tensor,
-    y_TD: Tensor,
-    scale_D: Tensor,
-    shift_D: Tensor,
-    *,
-    seed_1: Tensor | None,
-    dropout: float,
-    eps: float,
+    x_TD: Tensor, y_TD: Tensor, scale_D: Tensor, shift_D: Tensor, *, seed_1: Tensor | None, dropout: float
 ) -> Tensor:
     """LayerNorm(x + Dropout(y)), in the type of y. Without dropout no seed is needed."""
     x_TD = getattr(x_TD, RESIDUAL, x_TD)
     output_TD: Tensor
     residual_TD, output_TD = _AddNorm.apply(  # type: ignore[no-untyped-call]
-        x_TD, y_TD, scale_D, shift_D, seed_1, dropout, eps
+        x_TD, y_TD, scale_D, shift_D, seed_1, dropout
     )
     setattr(output_TD, RESIDUAL, residual_TD)
     return output_TD

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from heedful.fast.cuda.attention_tiles import Parts, Tables, run_backward, run_forward
+from heedful.fast.cuda.attention_tiles import Parts, run_backward, run_forward
 from heedful.fast.cuda.tiles import Tiles
 
 Widths: TypeAlias = Sequence[Sequence[int]]
@@ -30,25 +30,23 @@ class _Attention(torch.autograd.Function):
     """Attention of all heads; the heads lie side by side within queries, keys, values and output."""
 
     @staticmethod
-    def forward(ctx: Any, tables: Tables, num_heads: int, widths: Widths, *projected: Tensor) -> Tensor:
-        output_TE, lse_HT = run_forward(_parts(projected, widths), tables, num_heads)
-        ctx.save_for_backward(output_TE, lse_HT, *tables, *projected)
-        ctx.num_heads, ctx.widths = num_heads, widths
+    def forward(ctx: Any, tiles: Tiles, num_heads: int, widths: Widths, *projected: Tensor) -> Tensor:
+        output_TE, lse_HT = run_forward(_parts(projected, widths), tiles, num_heads)
+        ctx.save_for_backward(output_TE, lse_HT, *projected)
+        ctx.tiles, ctx.num_heads, ctx.widths = tiles, num_heads, widths
         return output_TE
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        output_TE, lse_HT, *saved = ctx.saved_tensors
-        tables, projected = Tables(*saved[:5]), saved[5:]
+        output_TE, lse_HT, *projected = ctx.saved_tensors
         grads_of = [torch.empty(x_TE.shape, dtype=x_TE.dtype, device=x_TE.device) for x_TE in projected]
         parts, grad_parts = _parts(projected, ctx.widths), _parts(grads_of, ctx.widths)
-        run_backward(grads[0].contiguous(), parts, output_TE, lse_HT, grad_parts, tables, ctx.num_heads)
+        run_backward(grads[0].contiguous(), parts, output_TE, lse_HT, grad_parts, ctx.tiles, ctx.num_heads)
         return None, None, None, *grads_of
 
 
 def _attention(tiles: Tiles, num_heads: int, widths: Widths, *projected: Tensor) -> Tensor:
-    tables = Tables(tiles.query_tiles_A4, tiles.key_tiles_A4, tiles.counts_3, tiles.first_key_T, tiles.end_key_T)
-    output_TE: Tensor = _Attention.apply(tables, num_heads, widths, *projected)  # type: ignore[no-untyped-call]
+    output_TE: Tensor = _Attention.apply(tiles, num_heads, widths, *projected)  # type: ignore[no-untyped-call]
     return output_TE
 
 

@@ -23,7 +23,7 @@ import triton.language as tl
 from torch import Tensor
 
 from heedful.fast.cuda.sums import accumulator, wide
-from heedful.fast.cuda.tiles import TILE, StaticShape
+from heedful.fast.cuda.tiles import TILE, Tiles
 
 LOG2_E = math.log2(math.e)
 # Programs a head that share the tiles of long sentences, half of them for dQ.
@@ -213,16 +213,6 @@ def _backward_long(
         _store_rows(grad_value_ptr, grad_value, key_begin, key_end, grad_value_stride, head, D_V, BLOCK_V, ROWS)
 
 
-class Tables(NamedTuple):
-    """What the kernels read of a `Tiles`."""
-
-    query_tiles_A4: Tensor
-    key_tiles_A4: Tensor
-    counts_3: Tensor
-    first_key_T: Tensor
-    end_key_T: Tensor
-
-
 class Parts(NamedTuple):
     """Queries, keys and values: views of T × (h · d), whose rows may lie further apart than that."""
 
@@ -252,18 +242,16 @@ def _few_registers(parts: Parts, num_heads: int) -> dict[str, int]:
     return {"maxnreg": 128} if narrow else {}
 
 
-def _programs(tables: Tables) -> int:
-    """A program for each tile of whole sentences; in the forward pass some take a long one too."""
-    return StaticShape(rows=tables.first_key_T.size(0), sentences=0, longest=0).num_whole_tiles
+def run_forward(parts: Parts, tiles: Tiles, num_heads: int) -> tuple[Tensor, Tensor]:
+    """The output, and the logarithms of the softmax's denominators, which the backward pass needs.
 
-
-def run_forward(parts: Parts, tables: Tables, num_heads: int) -> tuple[Tensor, Tensor]:
-    """The output, and the logarithms of the softmax's denominators, which the backward pass needs."""
+    There is a program for each tile of whole sentences; some take a long one too.
+    """
     query, key, value = parts
     output = query.new_empty(query.size(0), value.size(1))
     lse = output.new_empty(num_heads, query.size(0), dtype=wide(output.dtype))
-    _forward[(num_heads, _programs(tables))](
-        query, key, value, output, lse, tables.query_tiles_A4, tables.counts_3, tables.first_key_T, tables.end_key_T,
+    _forward[(num_heads, tiles.shape.num_whole_tiles)](
+        query, key, value, output, lse, tiles.query_tiles_A4, tiles.counts_3, tiles.first_key_T, tiles.end_key_T,
         query.stride(0), key.stride(0), value.stride(0), output.stride(0), query.size(0),
         **_constants(parts, num_heads), **LAUNCH, **_few_registers(parts, num_heads),
     )  # fmt: skip
@@ -271,19 +259,19 @@ def run_forward(parts: Parts, tables: Tables, num_heads: int) -> tuple[Tensor, T
 
 
 def run_backward(
-    grad: Tensor, parts: Parts, output: Tensor, lse: Tensor, grads: Parts, tables: Tables, num_heads: int
+    grad: Tensor, parts: Parts, output: Tensor, lse: Tensor, grads: Parts, tiles: Tiles, num_heads: int
 ) -> None:
     """Write the gradients of queries, keys and values into `grads`."""
     constants = _constants(parts, num_heads) | {"UNSCALED": 1 / math.sqrt(parts.query.size(1) // num_heads)}
     strides = [part.stride(0) for part in parts]
     grad_strides = [part.stride(0) for part in grads]
     rows = parts.query.size(0)
-    intervals = tables.first_key_T, tables.end_key_T
-    _backward_whole[(num_heads, _programs(tables))](
-        *parts, grad, lse, *grads, tables.query_tiles_A4, tables.counts_3, *intervals,
+    intervals = tiles.first_key_T, tiles.end_key_T
+    _backward_whole[(num_heads, tiles.shape.num_whole_tiles)](
+        *parts, grad, lse, *grads, tiles.query_tiles_A4, tiles.counts_3, *intervals,
         *strides, grad.stride(0), *grad_strides, rows, **constants, **LAUNCH,
     )  # fmt: skip
-    _backward_long[(num_heads, min(LONG_PROGRAMS, 2 * len(tables.key_tiles_A4)))](
-        *parts, output, grad, lse, *grads, tables.query_tiles_A4, tables.key_tiles_A4, tables.counts_3, *intervals,
+    _backward_long[(num_heads, min(LONG_PROGRAMS, 2 * len(tiles.key_tiles_A4)))](
+        *parts, output, grad, lse, *grads, tiles.query_tiles_A4, tiles.key_tiles_A4, tiles.counts_3, *intervals,
         *strides, output.stride(0), grad.stride(0), *grad_strides, rows, **constants, **LAUNCH,
     )  # fmt: skip

@@ -11,7 +11,7 @@ step reads the one while it writes the other. The rows of a slot that is done co
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import triton
 import triton.language as tl
@@ -150,59 +150,52 @@ def _place(rows_ptr, where_ptr, output_ptr, WIDTH: tl.constexpr, BLOCK: tl.const
     tl.store(output_ptr + place.to(tl.int64) * WIDTH + column, numbers, mask=column < WIDTH)
 
 
-def _constants(x: Tensor, num_heads: int, d_k: int, d_v: int) -> dict[str, Any]:
+class Heads(NamedTuple):
+    """How many heads a layer has, and how wide they are."""
+
+    number: int
+    d_k: int
+    d_v: int
+
+
+def _constants(x: Tensor, heads: Heads) -> dict[str, Any]:
     return {
-        "NUM_HEADS": num_heads,
-        "D_K": d_k,
-        "D_V": d_v,
-        "BLOCK_K": triton.next_power_of_2(d_k),
-        "BLOCK_V": triton.next_power_of_2(d_v),
+        "NUM_HEADS": heads.number,
+        "D_K": heads.d_k,
+        "D_V": heads.d_v,
+        "BLOCK_K": triton.next_power_of_2(heads.d_k),
+        "BLOCK_V": triton.next_power_of_2(heads.d_v),
         "BLOCK_L": BLOCK_POSITIONS,
         "ACCUMULATE": accumulator(x.dtype),
     }
 
 
 def own_attention(
-    product_RX: Tensor,
-    cache_NLWX: Tensor,
-    ancestors_2NWL: Tensor,
-    position_N: Tensor,
-    done_N: Tensor,
-    *,
-    num_heads: int,
-    d_k: int,
+    product_RX: Tensor, cache_NLWX: Tensor, ancestors_2NWL: Tensor, position_N: Tensor, done_N: Tensor, heads: Heads
 ) -> Tensor:
     """Masked self-attention, one position of each row; the product holds scaled queries, then a head's key and value.
 
     Keys and values of the rows go into the cache.
     """
-    (num_slots, capacity, num_beams, width), rows = cache_NLWX.shape, product_RX.size(0)
-    d_v = width // num_heads - d_k
-    output_RX = product_RX.new_empty(rows, num_heads * d_v)
-    _own_attention[(rows, num_heads)](
+    (num_slots, capacity, num_beams, _), rows = cache_NLWX.shape, product_RX.size(0)
+    output_RX = product_RX.new_empty(rows, heads.number * heads.d_v)
+    _own_attention[(rows, heads.number)](
         product_RX, cache_NLWX, ancestors_2NWL, position_N, done_N, output_RX,
         num_slots, capacity, product_RX.stride(0),
-        NUM_BEAMS=num_beams, **_constants(product_RX, num_heads, d_k, d_v), **LAUNCH,
+        NUM_BEAMS=num_beams, **_constants(product_RX, heads), **LAUNCH,
     )  # fmt: skip
     return output_RX
 
 
 def cross_attention(
-    query_RX: Tensor,
-    memory_NSX: Tensor,
-    length_N: Tensor,
-    done_N: Tensor,
-    *,
-    first_column: int,
-    num_heads: int,
-    d_v: int,
+    query_RX: Tensor, memory_NSX: Tensor, length_N: Tensor, done_N: Tensor, heads: Heads, *, first_column: int
 ) -> Tensor:
     """Attention of each row over the memory of its slot, whose keys and values begin at a column of `memory_NSX`."""
     (num_slots, sources, width), rows = memory_NSX.shape, query_RX.size(0)
-    output_RX = query_RX.new_empty(rows, num_heads * d_v)
-    _cross_attention[(rows, num_heads)](
+    output_RX = query_RX.new_empty(rows, heads.number * heads.d_v)
+    _cross_attention[(rows, heads.number)](
         query_RX, memory_NSX, length_N, done_N, output_RX, sources, width, first_column,
-        NUM_BEAMS=rows // num_slots, **_constants(query_RX, num_heads, query_RX.size(1) // num_heads, d_v), **LAUNCH,
+        NUM_BEAMS=rows // num_slots, **_constants(query_RX, heads), **LAUNCH,
     )  # fmt: skip
     return output_RX
 

@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain, islice
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +37,9 @@ MAX_SLOTS, MAX_ROWS = 1024, 2048  # more do not make a step more efficient; R = 
 ROUND_STEPS = 4  # steps between two looks at who is done
 ENCODER_ROWS = (256, 1024, 4096, 16384)  # source tokens that enter at once
 SHARE_OF_MEMORY = 0.15  # that the searches of a model may take of a GPU's
+
+Key: TypeAlias = tuple[BeamRule, int, int, bool]
+"""What one search differs in from another: its rule, slots, capacity, and whether it tells the scores of tokens."""
 
 
 class Newcomer(NamedTuple):
@@ -110,18 +113,10 @@ class _Entrance:
 class CapturedSearch:
     """The slots, their memory and the graphs that move them on."""
 
-    def __init__(
-        self,
-        decoder: StaticDecoder,
-        rule: BeamRule,
-        num_slots: int,
-        capacity: int,
-        *,
-        with_tokens: bool,
-        pool: Any = None,
-    ) -> None:
-        self.key, self.pool = (rule, num_slots, capacity, with_tokens), pool
-        self.decoder, self.rule, self.num_slots, self.capacity = decoder, rule, num_slots, capacity
+    def __init__(self, decoder: StaticDecoder, key: Key, pool: Any) -> None:
+        self.decoder, self.key, self.pool = decoder, key, pool
+        rule, num_slots, capacity, with_tokens = key
+        self.rule, self.num_slots, self.capacity = rule, num_slots, capacity
         weight = decoder.model.embedding.weight_VD
         self.is_cuda = weight.is_cuda
         like = weight.new_empty(0, dtype=torch.promote_types(weight.dtype, torch.float32))
@@ -245,7 +240,7 @@ class CapturedSearches:
         # torch takes no graph into a pool whose last one is gone, as when every search has made room for another.
         self._keeper = captured(lambda: torch.zeros(1, device=model.device).add_(1), self.pool) if is_cuda else None
         self.budget = _budget(model.device)
-        self._idle: dict[tuple[BeamRule, int, int, bool], CapturedSearch] = {}
+        self._idle: dict[Key, CapturedSearch] = {}
 
     def most_slots(self, rule: BeamRule, capacity: int) -> int:
         """How many slots a search may have: a power of two, as many as rows and memory allow."""
@@ -259,7 +254,7 @@ class CapturedSearches:
         if search := self._idle.pop(key, None):
             return search
         self._make_room(self._bytes(rule, num_slots, capacity))
-        return CapturedSearch(self.decoder, rule, num_slots, capacity, with_tokens=with_tokens, pool=self.pool)
+        return CapturedSearch(self.decoder, key, self.pool)
 
     def give_back(self, search: CapturedSearch) -> None:
         """For whoever asks next; the one that was given back last goes last."""

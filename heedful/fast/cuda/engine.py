@@ -11,8 +11,8 @@ import torch
 from heedful.fast.cuda.captured_search import MAX_WIDTH, CapturedSearches
 from heedful.fast.cuda.requests import RequestQueue
 from heedful.model.transformer import Transformer
-from heedful.translate.engine import Computing, Numbered, Request, SearchOptions, Windows, length_limit
-from heedful.translate.search import BeamRule, Hypothesis
+from heedful.translate.engine import Computing, Numbered, Request, SearchOptions, Windows
+from heedful.translate.search import Hypothesis
 from heedful.translate.torch_engine import TorchEngine
 
 
@@ -55,14 +55,7 @@ class CudaEngine(TorchEngine):
             yield from self._by_kernels(enumerate(requests), options)
 
     def _by_kernels(self, requests: Iterable[tuple[int, Request]], options: SearchOptions) -> Iterator[Numbered]:
-        return RequestQueue(
-            self.searches,
-            requests,
-            BeamRule(options.beam_size, options.alpha, options.n_best),
-            limit=lambda request: length_limit(request, options, position_limit=self.model.position_limit),
-            too_long=lambda waiting: self.in_runs(waiting, options),
-            with_tokens=options.token_scores,
-        ).found()
+        return RequestQueue(self.searches, self, requests, options).found()
 
 
 def _is_for_kernels(options: SearchOptions) -> bool:

@@ -22,7 +22,7 @@ class KernelGradients:
     def __init__(self, model: Transformer, config: Config, *, world: World) -> None:
         train = config.train
         self.shape = static_shape(train.micro_batch_tokens, config.data.max_length, copies=train.copies)
-        self.step = CudaStep(model, self.shape, label_smoothing=train.label_smoothing, r_drop=train.r_drop)
+        self.step = CudaStep(model, self.shape, train)
         self.world = world
 
     def make(self, shards: Shards, pairs_N: PairNumbers, /) -> NumberedBatch:

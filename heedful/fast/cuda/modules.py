@@ -45,7 +45,7 @@ class FusedAddAndNorm(AddAndNorm):
         assert isinstance(self.dropout, SeededDropout)
         dropout = self.dropout.p if self.training else 0.0
         scale_D, shift_D, seed_1 = self.norm.weight, self.norm.bias, self.dropout.seed_1
-        return add_norm(x_TD, sublayer_TD, scale_D, shift_D, seed_1=seed_1, dropout=dropout, eps=self.norm.eps)
+        return add_norm(x_TD, sublayer_TD, scale_D, shift_D, seed_1=seed_1, dropout=dropout)
 
 
 class FusedFeedForward(FeedForward):

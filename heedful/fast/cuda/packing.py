@@ -11,15 +11,7 @@ import torch
 from torch import Tensor
 
 from heedful.data.shards import Shards
-from heedful.fast.cuda.tiles import (
-    ALIGNMENT,
-    StaticShape,
-    TileNumbers,
-    fill_tiles,
-    num_numbers,
-    view_tiles,
-    write_tables,
-)
+from heedful.fast.cuda.tiles import StaticShape, TileNumbers, aligned, fill_tiles, num_numbers, view_tiles, write_tables
 from heedful.model.layout import Lengths
 from heedful.model.packed import NO_TARGET, Packed, TokenIds, positions_of, shift_right
 from heedful.train.batching import PairNumbers, most_sentences
@@ -33,15 +25,11 @@ def num_pair_numbers(shape: StaticShape) -> int:
 
 
 def fill_pairs(
-    numbers_I: TileNumbers,
-    source_T: TokenIds,
-    source_lengths_N: Lengths,
-    target_T: TokenIds,
-    target_lengths_N: Lengths,
-    shape: StaticShape,
+    numbers_I: TileNumbers, source: tuple[TokenIds, Lengths], target: tuple[TokenIds, Lengths], shape: StaticShape
 ) -> None:
     """Write a whole batch of sentence pairs into one array of a fixed size, which reaches a GPU in one copy."""
-    assert shape.rows % ALIGNMENT == 0, "the tables of tiles begin at multiples of 16 bytes"
+    assert shape.rows == aligned(shape.rows), "the tables of tiles begin at multiples of 16 bytes"
+    (source_T, source_lengths_N), (target_T, target_lengths_N) = source, target
     rows = (
         (source_T, 0),
         (positions_of(source_lengths_N), 0),
@@ -81,12 +69,12 @@ class NumberedBatch:
 def make_numbered_batch(shape: StaticShape, shards: Shards, pairs_N: PairNumbers) -> NumberedBatch:
     """The pairs with these numbers, in pinned memory where there is a GPU, so that copying them holds up nobody."""
     numbers_I = torch.empty(num_pair_numbers(shape), dtype=torch.int32, pin_memory=torch.cuda.is_available())
-    target_T, target_lengths_N = shards.target.gather(pairs_N)
-    fill_pairs(numbers_I.numpy(), *shards.source.gather(pairs_N), target_T, target_lengths_N, shape)
-    return NumberedBatch(numbers_I, len(target_T))
+    source, target = shards.source.gather(pairs_N), shards.target.gather(pairs_N)
+    fill_pairs(numbers_I.numpy(), source, target, shape)
+    return NumberedBatch(numbers_I, len(target[0]))
 
 
 def static_shape(rows: int, max_length: int, *, copies: int = 1) -> StaticShape:
     """The shape that holds every micro-batch of at most `rows` tokens a side, where each pair stands `copies` times."""
-    aligned = -(-rows // WHOLE_TILES) * WHOLE_TILES
-    return StaticShape(rows=aligned, sentences=copies * most_sentences(rows // copies), longest=max_length + 1)
+    whole = -(-rows // WHOLE_TILES) * WHOLE_TILES
+    return StaticShape(rows=whole, sentences=copies * most_sentences(rows // copies), longest=max_length + 1)

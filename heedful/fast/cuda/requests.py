@@ -9,15 +9,16 @@ long for the search that is running wait until it is empty; no more than `WINDOW
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
 
 from heedful.fast.cuda.captured_search import CAPACITIES, ROUND_STEPS, CapturedSearch, CapturedSearches, Newcomer, Round
-from heedful.translate.engine import Numbered, Request
+from heedful.translate.engine import Numbered, Request, SearchOptions
 from heedful.translate.search import BeamRule
+from heedful.translate.torch_engine import TorchEngine
 
 WINDOW = 16384  # requests between the oldest that is not done and the newest that was read
 FEW_SLOTS, FEW_STEPS = 16, 2  # with few slots somebody is waiting for each of them
@@ -39,15 +40,12 @@ class RequestQueue:
     def __init__(
         self,
         searches: CapturedSearches,
+        plain: TorchEngine,
         requests: Iterable[tuple[int, Request]],
-        rule: BeamRule,
-        *,
-        limit: Callable[[Request], int],
-        too_long: Callable[[list[tuple[int, Request]]], Iterator[Numbered]],
-        with_tokens: bool,
+        options: SearchOptions,
     ) -> None:
-        self.searches, self.rule, self.limit = searches, rule, limit
-        self.too_long, self.with_tokens = too_long, with_tokens
+        self.searches, self.plain, self.options = searches, plain, options
+        self.rule = BeamRule(options.beam_size, options.alpha, options.n_best)
         self._requests, self._is_read = iter(requests), False
         self._under_way: dict[int, None] = {}  # numbers of requests, the oldest first
         self._waiting: dict[int, deque[Waiting]] = {}  # by the capacity that they need; 0: more than any search has
@@ -68,7 +66,7 @@ class RequestQueue:
         if count > 0 and not self._is_read:
             before = len(self._under_way)
             for number, request in islice(self._requests, count):
-                limit = self.limit(request)
+                limit = self.plain.max_length(request, self.options)
                 self._queue(len(request.source_ids), limit).append(Waiting(number, request, limit))
                 self._under_way[number] = None
                 self._last = number
@@ -90,11 +88,14 @@ class RequestQueue:
         return self._waiting[capacity]
 
     def _by_the_plain_engine(self) -> Iterator[Numbered]:
-        return self.too_long([(number, request) for number, request, _ in self._waiting.pop(0)])
+        waiting = [(number, request) for number, request, _ in self._waiting.pop(0)]
+        return self.plain.in_runs(waiting, self.options)
 
     def _searched(self, capacity: int) -> Iterator[Numbered]:
         """All that wait for this capacity, and those that come while they are under way."""
-        search = self.searches.take(self.rule, self._num_slots(capacity), capacity, with_tokens=self.with_tokens)
+        search = self.searches.take(
+            self.rule, self._num_slots(capacity), capacity, with_tokens=self.options.token_scores
+        )
         try:
             yield from _SlotFiller(self, search, capacity).results()
         finally:

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from heedful.config.supported_settings import KERNELS
-from heedful.fast.cuda.cached_step import cross_attention, embed, own_attention, place_rows
+from heedful.fast.cuda.cached_step import Heads, cross_attention, embed, own_attention, place_rows
 from heedful.fast.cuda.modules import dropout_places, use_kernels
 from heedful.model.decoding import CachedLayer
 from heedful.model.embedding import LearnedPositions, SinusoidalPositions, sinusoids
@@ -84,17 +84,14 @@ class StaticDecoder:
         x_RD = embed(ids_R, position_N, done_N, self.model.embedding.weight_VD, caches.positions_LD)
         for number, cached in enumerate(self.layers):
             layer, width = cached.layer, caches.own_NLWX[number].size(-1)
-            sizes = {"num_heads": cached.num_heads}
+            heads = Heads(cached.num_heads, cached.d_k, cached.d_kv - cached.d_k)
             product_RX = F.linear(x_RD, cached.products.own_QKV.weight_XD)
-            heads_RX = own_attention(
-                product_RX, caches.own_NLWX[number], ancestors_2NWL, position_N, done_N, d_k=cached.d_k, **sizes
-            )
+            heads_RX = own_attention(product_RX, caches.own_NLWX[number], ancestors_2NWL, position_N, done_N, heads)
             x_RD = layer.self_attention_norm(x_RD, F.linear(heads_RX, layer.self_attention.W_O.weight))
             query_RX = F.linear(x_RD, cached.products.cross_Q.weight_XD)
             heads_RX = cross_attention(
-                query_RX, caches.memory_NSX, caches.length_N, done_N,
-                first_column=number * width, d_v=cached.d_kv - cached.d_k, **sizes,
-            )  # fmt: skip
+                query_RX, caches.memory_NSX, caches.length_N, done_N, heads, first_column=number * width
+            )
             x_RD = layer.cross_attention_norm(x_RD, F.linear(heads_RX, layer.cross_attention.W_O.weight))
             x_RD = layer.feed_forward_norm(x_RD, layer.feed_forward(x_RD))
         return _wide_product(x_RD, self.model.embedding.weight_VD)

@@ -55,16 +55,16 @@ class StaticShape:
 
 @dataclass(frozen=True, slots=True)
 class Tiles:
-    """The layout for CUDA: views into one int32 array."""
+    """The layout for CUDA: views into one int32 array, in their order there; then what is no table."""
 
     query_offsets_N: Tensor  # sentence n holds the rows offsets[n] to offsets[n + 1]; padded with the last offset
     key_offsets_N: Tensor
-    causal: bool
     first_key_T: Tensor  # the row may look at the keys first_key <= key < end_key
     end_key_T: Tensor
     query_tiles_A4: Tensor  # begin and end of its query rows, begin and end of its key rows; long ones first
     key_tiles_A4: Tensor  # long ones only: begin and end of its key rows, begin and end of its query rows
     counts_3: Tensor  # how many long query tiles, long key tiles, and query tiles in all
+    causal: bool
     numbers_I: Tensor  # all of it
     shape: StaticShape
 
@@ -103,18 +103,8 @@ def view_tiles(numbers_I: Tensor, *, causal: bool, shape: StaticShape) -> Tiles:
     query_offsets_N, key_offsets_N, first_key_T, end_key_T, query_tiles_I, key_tiles_I, counts_3 = (
         part[:size] for part, size in zip(parts, _sizes(shape), strict=True)
     )
-    return Tiles(
-        query_offsets_N=query_offsets_N,
-        key_offsets_N=key_offsets_N,
-        causal=causal,
-        first_key_T=first_key_T,
-        end_key_T=end_key_T,
-        query_tiles_A4=query_tiles_I.view(-1, 4),
-        key_tiles_A4=key_tiles_I.view(-1, 4),
-        counts_3=counts_3,
-        numbers_I=numbers_I,
-        shape=shape,
-    )
+    rows = query_offsets_N, key_offsets_N, first_key_T, end_key_T
+    return Tiles(*rows, query_tiles_I.view(-1, 4), key_tiles_I.view(-1, 4), counts_3, causal, numbers_I, shape)
 
 
 def fill_tiles(

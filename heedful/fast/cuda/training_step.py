@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
+from heedful.config.settings import TrainConfig
 from heedful.config.supported_settings import KERNELS
 from heedful.fast.cuda.cross_entropy import projected_cross_entropy
 from heedful.fast.cuda.graphs import WARM_UP_RUNS, capturing, recorded
@@ -38,16 +39,10 @@ class CudaStep:
     """What a micro-batch adds to the gradients of `model`, whose weights stay float32."""
 
     def __init__(
-        self,
-        model: Transformer,
-        shape: StaticShape,
-        *,
-        label_smoothing: float,
-        r_drop: float = 0.0,
-        dtype: torch.dtype = torch.bfloat16,
+        self, model: Transformer, shape: StaticShape, train: TrainConfig, dtype: torch.dtype = torch.bfloat16
     ) -> None:
         KERNELS.refuse(model.config)
-        device, self.label_smoothing, self.r_drop = model.device, label_smoothing, r_drop
+        device, self.label_smoothing, self.r_drop = model.device, train.label_smoothing, train.r_drop
         self.mixed = MixedPrecision(model, dtype)
         self.decoder, self.rest = self.mixed.part("decoder."), self.mixed.part("embedding.", "encoder.")
         self.places_P = torch.arange(len(dropout_places(model)), device=device)
@@ -114,14 +109,8 @@ class CudaStep:
     def _loss(self, hidden_TD: Tensor, weight_VD: Tensor, target_T: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The sums of what is trained, of the smoothed loss, and of the negative log-likelihood."""
         if self.r_drop:
-            return projected_twin_loss(
-                hidden_TD,
-                weight_VD,
-                target_T,
-                twin_rows(target_T),
-                label_smoothing=self.label_smoothing,
-                r_drop=self.r_drop,
-            )
+            rows = hidden_TD, weight_VD, target_T, twin_rows(target_T)
+            return projected_twin_loss(*rows, label_smoothing=self.label_smoothing, r_drop=self.r_drop)
         smoothed, nll = projected_cross_entropy(hidden_TD, weight_VD, target_T, label_smoothing=self.label_smoothing)
         return smoothed, smoothed.detach(), nll
 
