@@ -134,7 +134,7 @@ def _sentences(
     loaded: LoadedModel, shards: Shards | None, source: Path | None, target: Path | None
 ) -> tuple[str, list[Pair]]:
     """Given ones, or the run's, or the built-in corpus's, or random ones."""
-    languages = (loaded.source_language, loaded.target_language)
+    languages = loaded.languages
     if source is not None and target is not None:
         given = _first_pairs(loaded, source, target)
         return f"the first {len(given)} of {source}", given

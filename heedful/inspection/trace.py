@@ -42,6 +42,9 @@ TOP = 8  # choices shown at each place
 MANY_PIECES = 128  # more, and only the layers that are asked for are sent
 ALTERNATIVE_BYTES = 300_000  # of attention; alternatives after that come without theirs, which can be asked for
 VECTOR_BYTES = 1_000_000  # more, and only those of the layers that are asked for are sent
+SIZES = ("encoder_layers", "decoder_layers", "num_heads", "d_model", "d_ff", "positions", "dropout")
+TRAINED_WITH = ("label_smoothing", "steps", "batch_tokens", "warmup_steps", "learning_rate_factor", "cooldown_steps")
+SEARCHED_WITH = ("beam_size", "alpha")
 
 
 def trace(
@@ -312,29 +315,15 @@ def _with_numbers(
 def model_facts(translator: Translator) -> dict[str, Any]:
     """What the model is: languages, sizes, and how it was trained and searches."""
     model, config = the_model(translator), translator.config
-    sizes = model.config
+    parts = ((model.config, SIZES), (config.train, TRAINED_WITH), (config.decode, SEARCHED_WITH))
     return {
         "source": translator.source_language,
         "target": translator.target_language,
         "parameters": count(shapes_of(model)),
         "vocab_size": model.vocab_size,
-        "encoder_layers": sizes.encoder_layers,
-        "decoder_layers": sizes.decoder_layers,
-        "num_heads": sizes.num_heads,
-        "d_model": sizes.d_model,
-        "d_ff": sizes.d_ff,
-        "d_k": sizes.head_d_k,
-        "d_v": sizes.head_d_v,
-        "positions": sizes.positions,
-        "dropout": sizes.dropout,
-        "label_smoothing": config.train.label_smoothing,
-        "steps": config.train.steps,
-        "batch_tokens": config.train.batch_tokens,
-        "warmup_steps": config.train.warmup_steps,
-        "learning_rate_factor": config.train.learning_rate_factor,
-        "cooldown_steps": config.train.cooldown_steps,
-        "beam_size": config.decode.beam_size,
-        "alpha": config.decode.alpha,
+        "d_k": model.config.head_d_k,
+        "d_v": model.config.head_d_v,
+        **{name: getattr(part, name) for part, names in parts for name in names},
         "roles_from": "corpus" if has_grammar(translator) else "sentence",
     }
 

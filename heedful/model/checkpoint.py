@@ -50,14 +50,9 @@ class LoadedModel:
     weights: Path
 
     @property
-    def source_language(self) -> str:
-        """The code of the language it translates from."""
-        return self.config.data.source_language
-
-    @property
-    def target_language(self) -> str:
-        """The code of the language it translates into."""
-        return self.config.data.target_language
+    def languages(self) -> tuple[str, str]:
+        """The codes of the languages it translates from and into."""
+        return self.config.data.source_language, self.config.data.target_language
 
 
 @dataclass(frozen=True, slots=True)

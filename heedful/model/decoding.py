@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -165,8 +165,7 @@ class Product:
         return F.relu(self(x_RD))
 
 
-@dataclass(slots=True)
-class Products:
+class Products(NamedTuple):
     """What a layer's step multiplies with."""
 
     own_QKV: Product

@@ -110,12 +110,11 @@ class Aligner:
         path = Path(model)
         loaded = load_model(path, device=choose_device(device))
         kept = cache_file(path, KEPT)
-        languages = loaded.source_language, loaded.target_language
         choice = _read(kept, loaded.model)
         if choice is None:
-            choice = choice_for(loaded.model, loaded.tokenizer, languages)
+            choice = choice_for(loaded.model, loaded.tokenizer, loaded.languages)
             _write(kept, choice)
-        return cls(loaded.model, loaded.tokenizer, choice, languages)
+        return cls(loaded.model, loaded.tokenizer, choice, loaded.languages)
 
     def align(self, source: str | Sequence[int], target: str | Sequence[int]) -> Alignment:
         """The alignment of one pair, as texts or as ids without eos."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
@@ -27,8 +27,7 @@ ENGINES = ("auto", "torch", "ctranslate2")
 MAX_ALPHA = 1.0  # with a larger one CTranslate2 may drop the hypothesis that is best by the paper's length penalty
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
+class Opened(NamedTuple):
     """An engine, and what the text around it needs."""
 
     engine: Engine

@@ -182,8 +182,7 @@ class Translator:
         if engine not in ENGINES:
             raise ConfigError(f"engine {engine!r} is unknown; choose one of {', '.join(ENGINES)}")
         where = choose_device("cpu" if device == "auto" and engine == "ctranslate2" else device)
-        opened = open_engine([Path(path) for path in models], engine, where, precision=precision)
-        return cls(opened.engine, opened.tokenizer, opened.config)
+        return cls(*open_engine([Path(path) for path in models], engine, where, precision=precision))
 
     @property
     def engine(self) -> Engine:

@@ -231,7 +231,7 @@ def products_of(model: TranslationModel) -> list[Product]:
     """All that a step of decoding on a CPU multiplies with."""
     decoder = prepacked_decoder(model)
     assert isinstance(decoder, CachedDecoder)
-    in_layers = (getattr(layer.products, name) for layer in decoder.layers for name in layer.products.__slots__)
+    in_layers = (product for layer in decoder.layers for product in layer.products)
     return [*in_layers, decoder.logits]
 
 

@@ -41,7 +41,7 @@ def test_rows_do_not_depend_on_how_many_there_are() -> None:
 def kinds_of_products(model: Transformer) -> set[type[Product]]:
     decoder = prepacked_decoder(model)
     assert isinstance(decoder, CachedDecoder)
-    in_layers = (getattr(layer.products, name) for layer in decoder.layers for name in layer.products.__slots__)
+    in_layers = (product for layer in decoder.layers for product in layer.products)
     return {type(product) for product in (*in_layers, decoder.logits)}
 
 

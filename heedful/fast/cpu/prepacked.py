@@ -7,14 +7,13 @@ here for 64 rows; 13 to 37, and 40 to 57, for 4. The plain twin is `Product` in 
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from heedful.config.supported_settings import NUMBERS, Capabilities, one_of
-from heedful.model.decoding import CachedDecoder, Product
+from heedful.model.decoding import CachedDecoder, Product, Products
 from heedful.model.interface import Decoder, TranslationModel
 
 PREPACKED = Capabilities(  # models whose steps are compared with those of plain products
@@ -47,8 +46,7 @@ def prepacked_decoder(model: TranslationModel) -> Decoder[Any]:
     decoder = model.new_decoder()
     if isinstance(decoder, CachedDecoder) and can_pack(model) and PREPACKED.lack(model.config) is None:
         for layer in decoder.layers:
-            for field in fields(layer.products):
-                setattr(layer.products, field.name, PackedProduct(getattr(layer.products, field.name)))
+            layer.products = Products(*map(PackedProduct, layer.products))
         decoder.logits = PackedProduct(decoder.logits)
     return decoder
 

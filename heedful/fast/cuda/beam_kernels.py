@@ -89,12 +89,8 @@ class Best:
 def best_tokens(logits_RV: Tensor, slots: Slots, rule: BeamRule) -> Best:
     """Of each row, the best W tokens that are not the eos, the eos, and the token that is forced, if one is."""
     (rows, num_columns), width, like = logits_RV.shape, rule.width, slots.live_NW
-    best = Best(
-        like.new_empty(rows, width),
-        torch.empty(rows, width, dtype=torch.int32, device=like.device),
-        like.new_empty(rows),
-        like.new_empty(rows),
-    )
+    tokens_RW = torch.empty(rows, width, dtype=torch.int32, device=like.device)
+    best = Best(like.new_empty(rows, width), tokens_RW, like.new_empty(rows), like.new_empty(rows))
     _best_tokens[(rows,)](
         logits_RV, slots.position_N, slots.max_length_N, slots.prefix_NL, slots.done_N,
         best.values_RW, best.tokens_RW, best.eos_R, best.forced_R, num_columns, slots.capacity,

@@ -24,10 +24,7 @@ from heedful.config.supported_settings import NUMBERS, Capabilities, one_of, sha
 from heedful.data.atomic import explained, new_folder
 from heedful.data.tokenizer import Tokenizer
 from heedful.errors import CheckpointError
-from heedful.model.attention import MultiHeadAttention
 from heedful.model.checkpoint import LoadedModel, write_tensors
-from heedful.model.feed_forward import FeedForward
-from heedful.model.layers import AddAndNorm
 from heedful.model.transformer import Transformer
 
 MAX_POSITIONS = 1024
@@ -75,11 +72,12 @@ def _vocabulary(tokenizer: Tokenizer) -> dict[str, int]:
 
 
 def _tokenizer_config(loaded: LoadedModel) -> dict[str, Any]:
+    source, target = loaded.languages
     eos, unk = loaded.tokenizer.pieces([loaded.tokenizer.eos_id, loaded.tokenizer.unk_id])
     return {
         "tokenizer_class": "MarianTokenizer",
-        "source_lang": loaded.source_language,
-        "target_lang": loaded.target_language,
+        "source_lang": source,
+        "target_lang": target,
         "separate_vocabs": False,
         "model_max_length": MAX_POSITIONS,
         "eos_token": eos,
@@ -140,21 +138,7 @@ def evens_then_odds(d_model: int) -> Tensor:
     return torch.cat([torch.arange(0, d_model, 2), torch.arange(1, d_model, 2)])
 
 
-def _layer(layer: nn.Module, name: str, order_D: Tensor) -> dict[str, Tensor]:
-    state: dict[str, Tensor] = {}
-    for part, theirs in _NAMES.items():
-        module = getattr(layer, part, None)
-        if isinstance(module, MultiHeadAttention):
-            state |= _attention(module, f"{name}.{theirs}", order_D)
-        elif isinstance(module, FeedForward):
-            state |= _feed_forward(module, name, order_D)
-        elif isinstance(module, AddAndNorm):
-            state[f"{name}.{theirs}.weight"] = module.norm.weight.detach()[order_D]
-            state[f"{name}.{theirs}.bias"] = module.norm.bias.detach()[order_D]
-    return state
-
-
-_NAMES = {
+_PARTS = {
     "self_attention": "self_attn",
     "self_attention_norm": "self_attn_layer_norm",
     "cross_attention": "encoder_attn",
@@ -162,22 +146,19 @@ _NAMES = {
     "feed_forward": "",
     "feed_forward_norm": "final_layer_norm",
 }
+_MATRICES = {"W_Q": "q_proj", "W_K": "k_proj", "W_V": "v_proj", "W_O": "out_proj", "W_1": "fc1", "W_2": "fc2"}
+_WRITING = ("W_O", "W_2", "norm")  # to the residual stream; the others read it
 
 
-def _attention(attention: MultiHeadAttention, name: str, order_D: Tensor) -> dict[str, Tensor]:
-    state = {
-        f"{name}.q_proj.weight": attention.W_Q.weight.detach()[:, order_D],
-        f"{name}.k_proj.weight": attention.W_K.weight.detach()[:, order_D],
-        f"{name}.v_proj.weight": attention.W_V.weight.detach()[:, order_D],
-        f"{name}.out_proj.weight": attention.W_O.weight.detach()[order_D],
-    }
-    return state | {key.replace("weight", "bias"): weight.new_zeros(weight.size(0)) for key, weight in state.items()}
-
-
-def _feed_forward(feed_forward: FeedForward, name: str, order_D: Tensor) -> dict[str, Tensor]:
-    return {
-        f"{name}.fc1.weight": feed_forward.W_1.weight.detach()[:, order_D],
-        f"{name}.fc1.bias": feed_forward.W_1.bias.detach().clone(),
-        f"{name}.fc2.weight": feed_forward.W_2.weight.detach()[order_D],
-        f"{name}.fc2.bias": feed_forward.W_2.bias.detach()[order_D],
-    }
+def _layer(layer: nn.Module, name: str, order_D: Tensor) -> dict[str, Tensor]:
+    state: dict[str, Tensor] = {}
+    for ours, weight in layer.state_dict().items():
+        part, matrix, kind = ours.split(".")
+        theirs = ".".join(filter(None, (name, _PARTS[part], _MATRICES.get(matrix))))
+        if matrix in _WRITING:
+            state[f"{theirs}.{kind}"] = weight[order_D]
+        else:
+            state[f"{theirs}.{kind}"] = weight[:, order_D] if kind == "weight" else weight.clone()
+        if part.endswith("attention"):
+            state[f"{theirs}.bias"] = weight.new_zeros(weight.size(0))
+    return state
