@@ -68,5 +68,5 @@ def serving(app: Starlette, drain_seconds: int = 2) -> Iterator[str]:
                 time.sleep(0.01)
             yield f"http://127.0.0.1:{listener.getsockname()[1]}"
         finally:
-            app.state.front.is_stopping = server.should_exit = True
+            app.state.gateway.is_stopping = server.should_exit = True
             thread.join()

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from heedful.config.settings import DEFAULT_FAMILY, FamilyConfig, ModelConfig
 from heedful.errors import ConfigError
 
-Check: TypeAlias = Callable[[Any, Any], str]
+ValueCheck: TypeAlias = Callable[[Any, Any], str]
 """A value, and all settings → what could be computed in its place, in words; "" if the value itself can."""
 
 
@@ -23,12 +23,12 @@ def anything(_value: Any, _model: Any) -> str:
     return ""
 
 
-def one_of(*values: Any) -> Check:
+def one_of(*values: Any) -> ValueCheck:
     """These values."""
     return lambda value, _: "" if value in values else " or ".join(map(str, values))
 
 
-def at_most(limit: int) -> Check:
+def at_most(limit: int) -> ValueCheck:
     """Numbers up to this one."""
     return lambda value, _: "" if value <= limit else f"at most {limit}"
 
@@ -39,7 +39,7 @@ def share_of_d_model(width: int, model: ModelConfig) -> str:
     return "" if width == share else f"model.d_model / model.num_heads = {share:g}"
 
 
-NUMBERS: Mapping[str, Check] = dict.fromkeys(
+NUMBERS: Mapping[str, ValueCheck] = dict.fromkeys(
     (
         "d_model",
         "d_ff",
@@ -58,7 +58,7 @@ NUMBERS: Mapping[str, Check] = dict.fromkeys(
 
 
 @dataclass(frozen=True, slots=True)
-class Lack:
+class UnsupportedSetting:
     """The first setting that stands in the way."""
 
     setting: str
@@ -67,28 +67,28 @@ class Lack:
 
 
 @dataclass(frozen=True, slots=True)
-class Capabilities:
+class SupportedSettings:
     """What one exporter or fast twin can compute. Its error is «setting = value», `refusal`, what works, `remedy`."""
 
     refusal: str
-    settings: Mapping[str, Check]
+    settings: Mapping[str, ValueCheck]
     remedy: str = ""
 
-    def lack(self, model: FamilyConfig) -> Lack | None:
+    def unsupported(self, model: FamilyConfig) -> UnsupportedSetting | None:
         """Why a model with these settings cannot be computed; None: it can."""
         if not isinstance(model, ModelConfig) or model.family != DEFAULT_FAMILY:
-            return Lack("model.family", model.family, DEFAULT_FAMILY)
+            return UnsupportedSetting("model.family", model.family, DEFAULT_FAMILY)
         model, default = model.spelled_out, type(model)()
         for name in model.__struct_fields__:
             value, check = getattr(model, name), self.settings.get(name, one_of(getattr(default, name)))
             if works := check(value, model):
-                return Lack(f"model.{name}", value, works)
+                return UnsupportedSetting(f"model.{name}", value, works)
         return None
 
     def reason(self, model: FamilyConfig) -> str:
         """The same in words; "": it can."""
-        lack = self.lack(model)
-        return f"{lack.setting} = {lack.value} {self.refusal} {lack.works}" if lack else ""
+        unsupported = self.unsupported(model)
+        return f"{unsupported.setting} = {unsupported.value} {self.refusal} {unsupported.works}" if unsupported else ""
 
     def refuse(self, model: FamilyConfig) -> None:
         """An error for a model that cannot be computed."""
@@ -99,7 +99,7 @@ class Capabilities:
 # The kernels hold 64 tokens of a whole head in shared memory: heads of 256 do not fit the 99 KB of smaller GPUs, and
 # those of 512 no GPU.
 WIDEST_HEAD = 128
-KERNELS = Capabilities(  # of a step of training, and of decoding from captured graphs
+KERNELS = SupportedSettings(  # of a step of training, and of decoding from captured graphs
     "cannot be computed by our kernels: they take",
     {
         **NUMBERS,

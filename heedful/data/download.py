@@ -89,7 +89,7 @@ def _continue(url: str, part: Path, say: Say) -> None:
     with answer:
         if answer.status != 206 or not begun:
             _remember_name(url, part, answer)
-        elif answer.headers.get("Content-Range", "").startswith(f"bytes {begun}-"):
+        elif _first(answer.headers.get("Content-Range")) == begun:
             say(f"  going on after {begun / 1e6:,.1f} MB")
         else:
             _forget(part)
@@ -97,6 +97,12 @@ def _continue(url: str, part: Path, say: Say) -> None:
         with part.open("ab") as file:
             _copy(answer, file, say)
             _check_end(answer, file.tell())
+
+
+def _first(content_range: str | None) -> int | None:
+    """The first byte in `Content-Range: bytes 200-999/1234`."""
+    found = re.match(r"bytes (\d+)-", content_range or "")
+    return int(found[1]) if found else None
 
 
 def _total(content_range: str | None) -> int | None:

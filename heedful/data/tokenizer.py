@@ -27,6 +27,7 @@ import numpy.typing as npt
 import sentencepiece
 
 from heedful.data.atomic import explained, write_file
+from heedful.data.special_ids import EOS_ID, UNK_ID
 from heedful.errors import CheckpointError, ConfigError, DataError
 
 Int32Array: TypeAlias = npt.NDArray[np.int32]
@@ -49,8 +50,8 @@ _TRAINER_FLAGS: dict[str, Any] = {
     "character_coverage": 1.0,
     "normalization_rule_name": "identity",
     "bos_id": -1,
-    "eos_id": 0,
-    "unk_id": 1,
+    "eos_id": EOS_ID,
+    "unk_id": UNK_ID,
     "pad_id": -1,
     "input_format": "tsv",
     "max_sentence_length": 2**20,
@@ -69,8 +70,8 @@ _REMEMBERED_PIECES = 2**19
 class Tokenizer:
     """Text ↔ token ids. It is a value that can be pickled; equal models are equal files."""
 
-    eos_id: ClassVar[int] = 0
-    unk_id: ClassVar[int] = 1
+    eos_id: ClassVar[int] = EOS_ID
+    unk_id: ClassVar[int] = UNK_ID
 
     def __init__(self, model: bytes) -> None:
         self.model = model

@@ -23,14 +23,14 @@ from heedful.config.optional_packages import install_line, missing
 from heedful.data.grammar.corpus import LANGUAGES, held_out_examples
 from heedful.data.run_folder import CONFIG, TRAINING_DATA, VALIDATION_DATA
 from heedful.data.shards import Shards, open_shards
+from heedful.data.special_ids import EOS_ID
 from heedful.data.text_files import read_pairs
-from heedful.data.tokenizer import Tokenizer
 from heedful.errors import ConfigError, DataError, HeedfulError
 from heedful.model.checkpoint import LoadedModel, load_config, load_model
 from heedful.train.cautions import cautions
 from heedful.train.validation import sentences
 from heedful.translate.ctranslate2_engine import CTranslate2Engine
-from heedful.translate.engine import Engine, Pair, Request, SearchOptions
+from heedful.translate.engine import Engine, IdPair, Request, SearchOptions
 from heedful.translate.export.ctranslate2 import num_positions, write_ctranslate2
 from heedful.translate.export.marian import write_huggingface
 from heedful.translate.open_engine import search_engine
@@ -39,14 +39,13 @@ from heedful.translate.search import Hypothesis
 SENTENCES = 16
 EXACT = 1e-3  # nats a token: float32 differs by 1e-5, a mistake by more than 0.1
 ROUGH = 0.1  # the mean, for int8
-EOS_ID = Tokenizer.eos_id
 CPU = torch.device("cpu")
 
 
 class Way(Protocol):
     """A way to compute the model."""
 
-    def score(self, pairs: Sequence[Pair]) -> list[list[float]]:
+    def score(self, pairs: Sequence[IdPair]) -> list[list[float]]:
         """The log-probability of each token of the targets, eos included."""
 
     def greedy(self, sources: Sequence[Sequence[int]], limits: Sequence[int]) -> list[list[int]]:
@@ -132,7 +131,7 @@ def _shards(run: Path | None, name: str) -> Shards | None:
 
 def _sentences(
     loaded: LoadedModel, shards: Shards | None, source: Path | None, target: Path | None
-) -> tuple[str, list[Pair]]:
+) -> tuple[str, list[IdPair]]:
     """Given ones, or the run's, or the built-in corpus's, or random ones."""
     languages = loaded.languages
     if source is not None and target is not None:
@@ -149,7 +148,7 @@ def _sentences(
     return f"{SENTENCES} random ones; name some with -s and -t", _random_pairs(loaded.tokenizer.vocab_size)
 
 
-def _first_pairs(loaded: LoadedModel, source: Path, target: Path) -> list[Pair]:
+def _first_pairs(loaded: LoadedModel, source: Path, target: Path) -> list[IdPair]:
     """The first with words on both sides; all are read, so that files that do not end together are refused."""
     texts = ((pair.source, pair.target) for pair in read_pairs([source], [target]))
     pairs = list(islice(_encoded(loaded, texts), SENTENCES))
@@ -160,13 +159,13 @@ def _first_pairs(loaded: LoadedModel, source: Path, target: Path) -> list[Pair]:
     return pairs
 
 
-def _encoded(loaded: LoadedModel, texts: Iterable[tuple[str, str]]) -> Iterator[Pair]:
+def _encoded(loaded: LoadedModel, texts: Iterable[tuple[str, str]]) -> Iterator[IdPair]:
     limit, encode = loaded.config.data.max_length, loaded.tokenizer.encode
     both = ((encode(source)[:limit], encode(target)[:limit]) for source, target in texts)
     return (pair for pair in both if all(pair))
 
 
-def _random_pairs(vocab_size: int) -> list[Pair]:
+def _random_pairs(vocab_size: int) -> list[IdPair]:
     generator = torch.Generator().manual_seed(1)
     draws = torch.randint(2, vocab_size, (SENTENCES, 2, 12), generator=generator).tolist()
     return [(source[: 3 + n % 10], target[: 12 - n % 10]) for n, (source, target) in enumerate(draws)]
@@ -182,7 +181,7 @@ class Decoding:
     engine: Engine
     together: bool = True
 
-    def score(self, pairs: Sequence[Pair]) -> list[list[float]]:
+    def score(self, pairs: Sequence[IdPair]) -> list[list[float]]:
         """Score the targets with the engine's own forced pass."""
         return list(self.engine.score(pairs))
 
@@ -202,7 +201,7 @@ class Decoding:
 class CachedDecoding(Decoding):
     """What translating computes. Given targets are decoded as prefixes."""
 
-    def score(self, pairs: Sequence[Pair]) -> list[list[float]]:
+    def score(self, pairs: Sequence[IdPair]) -> list[list[float]]:
         """Step by step, each token forced."""
         requests, lengths = [Request(*pair) for pair in pairs], [len(target) for _, target in pairs]
         found = self.translate(requests, lengths, token_scores=True)
@@ -238,7 +237,7 @@ class Marian:
         self.pad = self.model.config.pad_token_id
 
     @torch.no_grad()
-    def score(self, pairs: Sequence[Pair]) -> list[list[float]]:
+    def score(self, pairs: Sequence[IdPair]) -> list[list[float]]:
         """One sentence at a time, the target shifted right."""
         return [self._score(source, target) for source, target in pairs]
 
@@ -267,7 +266,7 @@ class Marian:
         return ids[: ids.index(EOS_ID)] if EOS_ID in ids else ids
 
 
-def _exports(loaded: LoadedModel, reference: Way, pairs: Sequence[Pair]) -> Iterator[Finding]:
+def _exports(loaded: LoadedModel, reference: Way, pairs: Sequence[IdPair]) -> Iterator[Finding]:
     """Each export, or why there is none."""
 
     def look(name: str, package: str, export: Export, tolerance: float | None = EXACT) -> Finding:
@@ -308,7 +307,9 @@ def _huggingface(loaded: LoadedModel, folder: Path) -> Way:
 # ------------------------------------------------------------------------------------------------------- the comparison
 
 
-def compare(name: str, reference: Way, way: Way, pairs: Sequence[Pair], *, tolerance: float | None = EXACT) -> Finding:
+def compare(
+    name: str, reference: Way, way: Way, pairs: Sequence[IdPair], *, tolerance: float | None = EXACT
+) -> Finding:
     """Forced scores and greedy tokens of both. Without a tolerance the mean difference alone decides."""
     scores = zip(reference.score(pairs), way.score(pairs), strict=True)
     differences = [abs(a - b) for ours, theirs in scores for a, b in zip(ours, theirs, strict=False)]

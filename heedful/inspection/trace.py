@@ -157,7 +157,7 @@ def beam(
     with torch.no_grad():
         memory = model.encode(source)
     decoder = model.new_decoder()
-    state = decoder.empty(1, rule.width, sources=source.longest)
+    state = decoder.empty(1, rule.width, source_length=source.longest)
     state.admit(memory, [0], longest=source.longest)
     search = Search(rule, new_beams(rule, [limit], prefixes=[prefix_ids], like=memory.hidden_SD))
     history = History(limit + 1)

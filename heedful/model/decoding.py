@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from heedful.config.supported_settings import NUMBERS, Capabilities, anything
+from heedful.config.supported_settings import NUMBERS, SupportedSettings, anything
 from heedful.model.attention import MultiHeadAttention
 from heedful.model.embedding import Embedding
 from heedful.model.interface import Memory
@@ -29,7 +29,7 @@ from heedful.model.layers import DecoderLayer
 
 FIRST_CAPACITY = 32  # target positions; doubled when they are used up
 NOBODY = -1  # in `ancestors_NWL`: nothing was written yet
-CACHED = Capabilities(
+CACHED = SupportedSettings(
     "cannot be decoded with a cache: that takes",
     {**NUMBERS, "positions": anything},  # the model's own embedding adds them
 )
@@ -42,14 +42,14 @@ class CachedState:
     reaches. (`fast/cuda/static_decoder.py` has the fixed shapes that a captured CUDA graph needs.)
     """
 
-    def __init__(self, decoder: CachedDecoder, num_slots: int, num_beams: int, *, sources: int) -> None:
+    def __init__(self, decoder: CachedDecoder, num_slots: int, num_beams: int, *, source_length: int) -> None:
         self.decoder, self.num_beams = decoder, num_beams
         like, layers = decoder.embedding.weight_VD, decoder.layers
         self.keys_values_NHLWC = [
             like.new_zeros(num_slots, layer.num_heads, 0, num_beams, layer.d_kv) for layer in layers
         ]
-        self.memory_NHMC = [like.new_zeros(num_slots, layer.num_heads, sources, layer.d_kv) for layer in layers]
-        self.memory_mask_N11M = like.new_zeros(num_slots, 1, 1, sources)  # added to the scores: 0 or −∞
+        self.memory_NHMC = [like.new_zeros(num_slots, layer.num_heads, source_length, layer.d_kv) for layer in layers]
+        self.memory_mask_N11M = like.new_zeros(num_slots, 1, 1, source_length)  # added to the scores: 0 or −∞
         self.ancestors_NWL = self._integers(torch.int16, num_slots, num_beams, 0)
         self.position_N = self._integers(torch.int64, num_slots)
         self.beam_W = torch.arange(num_beams, device=like.device, dtype=torch.int16)
@@ -89,10 +89,10 @@ class CachedState:
             memory_NHMC[slots_N, :, :longest] = layer.memory(memory.hidden_SD, row_NM)
         self.memory_mask_N11M[slots_N] = -math.inf
         self.memory_mask_N11M[slots_N, :, :, :longest] = mask_NM[:, None, None, :]
-        self.rest(slots)
+        self.clear(slots)
 
     @torch.no_grad()
-    def rest(self, slots: Sequence[int]) -> None:
+    def clear(self, slots: Sequence[int]) -> None:
         """Begin these slots anew. An empty slot is computed like any other; this keeps it from growing long."""
         slots_N = torch.tensor(slots, device=self.position_N.device)
         self.ancestors_NWL[slots_N] = NOBODY
@@ -123,7 +123,7 @@ class CachedState:
             self.keys_values_NHLWC = [F.pad(cache, (0, 0, 0, 0, 0, more)) for cache in self.keys_values_NHLWC]
             self.ancestors_NWL = F.pad(self.ancestors_NWL, (0, more), value=NOBODY)
 
-    def enter(self) -> tuple[Place, Tensor]:
+    def enter(self) -> tuple[SlotPositions, Tensor]:
         """Make room for one more position; where it is, and which keys its queries may look at (0 or −∞)."""
         self._reserve_targets()
         # A slot that is done may have come to the end of all room; what it writes there is never read.
@@ -140,7 +140,7 @@ class CachedState:
         self._ages = [age + 1 for age in self._ages]
 
 
-Place = tuple[Tensor, Tensor]  # slot_N and position_N
+SlotPositions = tuple[Tensor, Tensor]  # slot_N and position_N
 
 
 def _unpacked(offsets_N: Tensor, num_sentences: int, longest: int, like: Tensor) -> tuple[Tensor, Tensor]:
@@ -201,7 +201,7 @@ class CachedLayer:
         keys_values_NMHC: Tensor = keys_values_SX[row_NM].unflatten(-1, (self.num_heads, self.d_kv))
         return keys_values_NMHC.transpose(1, 2)
 
-    def step(self, x_RD: Tensor, state: CachedState, number: int, place: Place, mask_N1WM: Tensor) -> Tensor:
+    def step(self, x_RD: Tensor, state: CachedState, number: int, place: SlotPositions, mask_N1WM: Tensor) -> Tensor:
         """`DecoderLayer.forward` for one position of each row."""
         layer = self.layer
         x_RD = layer.self_attention_norm(x_RD, self._own(x_RD, state.keys_values_NHLWC[number], place, mask_N1WM))
@@ -209,7 +209,7 @@ class CachedLayer:
         x_RD = layer.feed_forward_norm(x_RD, self.products.W_2(self.products.W_1.relu(x_RD)))
         return x_RD
 
-    def _own(self, x_RD: Tensor, cache_NHLWC: Tensor, place: Place, mask_N1WM: Tensor) -> Tensor:
+    def _own(self, x_RD: Tensor, cache_NHLWC: Tensor, place: SlotPositions, mask_N1WM: Tensor) -> Tensor:
         (slot_N, position_N), num_beams = place, cache_NHLWC.size(3)
         product_RX = self.products.own_QKV(x_RD)
         query_RX, new_RX = product_RX.tensor_split([self.query_width], dim=-1)
@@ -253,9 +253,9 @@ class CachedDecoder:
         self.layers = [CachedLayer(layer) for layer in layers]
         self.logits = Product(embedding.weight_VD)
 
-    def empty(self, num_slots: int, num_beams: int, *, sources: int = 0) -> CachedState:
+    def empty(self, num_slots: int, num_beams: int, *, source_length: int = 0) -> CachedState:
         """A state with no sentence in it; with room for so many source positions to begin with."""
-        return CachedState(self, num_slots, num_beams, sources=sources)
+        return CachedState(self, num_slots, num_beams, source_length=source_length)
 
     @torch.no_grad()
     def step(self, ids_R: Tensor, state: CachedState) -> Tensor:

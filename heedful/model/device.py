@@ -65,8 +65,8 @@ def lack_of_kernels(device: torch.device, model: FamilyConfig) -> str:
         return "Python's headers (Debian: apt-get install python3-dev)"
     if not has_bfloat16(device):
         return "a GPU that has bfloat16 (compute capability 8.0)"
-    lack = KERNELS.lack(model)
-    return f"{lack.works} for {lack.setting}, and it is {lack.value}" if lack else ""
+    unsupported = KERNELS.unsupported(model)
+    return f"{unsupported.works} for {unsupported.setting}, and it is {unsupported.value}" if unsupported else ""
 
 
 def _has_headers() -> bool:

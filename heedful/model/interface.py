@@ -56,7 +56,7 @@ class State(Protocol):
     def admit(self, memory: Memory, slots: Sequence[int], *, longest: int) -> None:
         """Let new sentences, of at most `longest` source tokens each, into these slots, at position 0."""
 
-    def rest(self, slots: Sequence[int]) -> None:
+    def clear(self, slots: Sequence[int]) -> None:
         """Begin these slots anew, with no sentence in them."""
 
     def keep(self, slots: Sequence[int]) -> None:
@@ -69,7 +69,7 @@ S = TypeVar("S", bound=State)
 class Decoder(Protocol[S]):
     """A model prepared for one token at a time. It sees the weights as they were when it was made."""
 
-    def empty(self, num_slots: int, num_beams: int, *, sources: int = 0) -> S:
+    def empty(self, num_slots: int, num_beams: int, *, source_length: int = 0) -> S:
         """A state with no sentence in it; with room for so many source positions to begin with."""
 
     def step(self, ids_R: Tensor, state: S, /) -> Tensor:
@@ -114,7 +114,7 @@ class TranslationModel(nn.Module, ABC):
         """The matrix of `logits`, where those are one product with it."""
         return None
 
-    def extra_loss(self) -> Tensor | None:
+    def auxiliary_loss(self) -> Tensor | None:
         """What the last forward pass adds to the sum of the loss over its tokens; reading clears it."""
         return None
 
@@ -147,7 +147,7 @@ class ReplayDecoder:
         assert not model.training, "decoding is for a model in eval mode; dropout is for training"
         self.model = model
 
-    def empty(self, num_slots: int, num_beams: int, *, sources: int = 0) -> ReplayState:
+    def empty(self, num_slots: int, num_beams: int, *, source_length: int = 0) -> ReplayState:
         """A state with no sentence in it."""
         return ReplayState(num_slots, num_beams)
 
@@ -202,11 +202,11 @@ class ReplayState:
 
     def admit(self, memory: Memory, slots: Sequence[int], *, longest: int) -> None:
         """New sentences in these slots."""
-        self.rest(slots)
+        self.clear(slots)
         for number, slot in enumerate(slots):
             self.memories[slot] = memory.sentence(number)
 
-    def rest(self, slots: Sequence[int]) -> None:
+    def clear(self, slots: Sequence[int]) -> None:
         """No sentences in these slots."""
         for slot in slots:
             self.memories[slot], self.prefixes[slot] = None, [[] for _ in range(self.num_beams)]

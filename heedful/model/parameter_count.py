@@ -1,65 +1,31 @@
-"""How large a model is: its parameters, and the memory that training needs."""
+"""How many parameters a model has, one that exists or one that its settings describe."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TypeAlias
 
-from heedful.config.settings import Config, FamilyConfig
+from heedful.config.settings import FamilyConfig
 from heedful.model.device import explained_out_of_memory
 from heedful.model.interface import TranslationModel
 from heedful.model.registry import empty_model
-
-ROWS_AT_ONCE = 256  # of the logits, on a CPU
 
 Shapes: TypeAlias = Mapping[str, tuple[int, ...]]
 """The shape of each parameter, by its name in the model."""
 
 
 def shapes_of(model: TranslationModel) -> Shapes:
-    """Of a model that is there."""
+    """The shapes of a model that exists."""
     return {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
 
 
 def shapes_of_new(model: FamilyConfig, vocab_size: int) -> Shapes:
-    """Of a model that is yet to be made: it is built on torch's meta device, which holds no numbers."""
+    """The shapes of a model that these settings describe. It is built on torch's meta device, without numbers."""
     with explained_out_of_memory("no machine holds a model of these sizes; lower those of model, such as model.d_ff"):
         return shapes_of(empty_model(model, vocab_size))
 
 
 def count(shapes: Shapes, prefix: str = "") -> int:
-    """How many numbers the parameters hold whose names begin so."""
+    """How many numbers are in the parameters whose names begin with the prefix."""
     return sum(math.prod(shape) for name, shape in shapes.items() if name.startswith(prefix))
-
-
-@dataclass(frozen=True, slots=True)
-class MemoryEstimate:
-    """Bytes that training needs, roughly."""
-
-    parameters: int  # weights, gradients, Adam's two moments, and a moving average if there is one
-    activations: int | None  # kept for the backward pass of one micro-batch; None: nobody has counted them
-    logits: int  # and what the loss makes of them
-
-    @property
-    def total(self) -> int:
-        """All that is known."""
-        return self.parameters + (self.activations or 0) + self.logits
-
-
-def memory_estimate(config: Config, vocab_size: int, *, device: str) -> MemoryEstimate:
-    """What one process will need in float32 without our kernels: a count of the tensors that autograd keeps."""
-    rows, kept = config.train.micro_batch_tokens, config.model.kept_numbers
-    return MemoryEstimate(
-        parameters=(20 if config.train.ema_decay else 16) * count(shapes_of_new(config.model, vocab_size)),
-        activations=None if kept is None else 4 * rows * kept,
-        logits=4 * vocab_size * _numbers_of_a_word(config, rows, device),
-    )
-
-
-def _numbers_of_a_word(config: Config, rows: int, device: str) -> int:
-    """At the peak of the loss: of each row its logits and what they become; on a CPU of few rows, and a gradient."""
-    if device == "cpu" and config.train.precision != "bf16":
-        return (9 if config.train.r_drop else 5) * min(rows, ROWS_AT_ONCE) + config.model.d_model
-    return (7 if config.train.r_drop else 3) * rows

@@ -88,7 +88,7 @@ class Transformer(TranslationModel):
 
     def new_decoder(self) -> Decoder[Any]:
         """With a cache, wherever that can be done."""
-        if CACHED.lack(self.config) is not None:
+        if CACHED.unsupported(self.config) is not None:
             return ReplayDecoder(self)
         layers = [layer for layer in self.decoder if isinstance(layer, DecoderLayer)]
         return CachedDecoder(self.embedding, layers, position_limit=self.position_limit)

@@ -1,7 +1,7 @@
-"""The card of a model folder, when its training ends, and when it has none yet.
+"""Makes the card of a model: of a run when its training ends, and of a model folder that has no card yet.
 
-What an older card says of the training, and its scores, are kept as long as the weights are the same, bit for bit. Of
-a running training it knows the facts that it is told.
+If an older card is about the same weights, bit for bit, its training and its scores are kept. The facts of a running
+training are passed in as `RunFacts`.
 """
 
 from __future__ import annotations
@@ -38,17 +38,7 @@ from heedful.score.card import (
 )
 from heedful.score.card_tables import to_markdown
 from heedful.score.provenance import machine, now
-from heedful.score.run_history import (
-    Base,
-    Place,
-    Start,
-    TrainingPart,
-    begin,
-    circumstances,
-    read_base,
-    read_starts,
-    training_parts,
-)
+from heedful.score.run_history import Base, RunPoint, Start, TrainingPart, begin, read_base, read_starts, training_parts
 
 
 def new_card(files: ModelFiles, name: str = "") -> Card:
@@ -89,7 +79,7 @@ class RunFacts(Struct, frozen=True, kw_only=True):
     """What a card has to be told of a training: settings, how far it is, and what it computes with."""
 
     config: Config
-    place: Place
+    place: RunPoint
     precision: str
     device: str  # its type, such as cuda
     num_processes: int
@@ -137,7 +127,11 @@ def _training(run: Path, facts: RunFacts, averaged_steps: Sequence[int], starts:
     encodings = Encoding.for_training(config, tokenizer), Encoding.for_validation(config, tokenizer)
     valid = data.valid_source, data.valid_target
     return Training(
-        **circumstances(last) | {"date": now()},
+        date=now(),
+        version=last.version,
+        commit=last.commit,
+        machine=last.machine,
+        precision=last.precision,
         shares=done,
         base=read_base(run),
         seed=config.train.seed,

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -28,7 +27,7 @@ class Base(Struct, frozen=True):
     weights_sha256: str
 
 
-class Place(Struct, frozen=True):
+class RunPoint(Struct, frozen=True):
     """How far a run has come."""
 
     step: int = 0
@@ -46,16 +45,11 @@ class Circumstances(Struct, frozen=True, kw_only=True, omit_defaults=True):
     precision: str
 
 
-def circumstances(of: Circumstances) -> dict[str, Any]:
-    """These fields alone."""
-    return {name: getattr(of, name) for name in Circumstances.__struct_fields__}
-
-
 class Start(Circumstances, frozen=True, kw_only=True):
     """One start, and the place of the run at that moment."""
 
     name: str  # of the recipe; empty: there was none
-    place: Place
+    place: RunPoint
     planned_steps: int = 0  # all that the run was to have; 0: not known
     cooldown_steps: int = 0  # the last of them
 
@@ -104,12 +98,12 @@ def read_starts(run: Path) -> list[Start]:
     return starts
 
 
-def training_parts(starts: Sequence[Start], end: Place) -> tuple[TrainingPart, ...]:
+def training_parts(starts: Sequence[Start], end: RunPoint) -> tuple[TrainingPart, ...]:
     """The part of each start, up to the next start or the end; starts that did no step are left out."""
     places = [*(start.place for start in starts), end]
     return tuple(
         TrainingPart(
-            **circumstances(start),
+            **{name: getattr(start, name) for name in Circumstances.__struct_fields__},
             steps=after.step - here.step,
             target_tokens=after.target_tokens - here.target_tokens,
             seconds=after.seconds - here.seconds,

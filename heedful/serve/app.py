@@ -26,9 +26,9 @@ from heedful.errors import ConfigError, DataError, HeedfulError
 from heedful.inspection.page_file import PAGE
 from heedful.serve import deepl, libretranslate, page_api
 from heedful.serve.disconnection import CLIENT_GONE
-from heedful.serve.gateway import Front, front_of
+from heedful.serve.gateway import Gateway, gateway_of
+from heedful.serve.language_pairs import load_pairs
 from heedful.serve.limits import Keys, Limits, RateLimit, RefusalError, busy
-from heedful.serve.pairs import load_pairs
 from heedful.serve.prometheus import MEDIA_TYPE
 from heedful.serve.queue import BatchQueue, QueueClosedError, QueueFullError
 from heedful.serve.service import Service, num_workers
@@ -58,28 +58,28 @@ log = logging.getLogger("uvicorn.error")
 
 async def metrics(request: Request) -> Response:
     """GET /metrics."""
-    front = front_of(request)
-    queue, counts = front.service.queue, front.service.queue.counts
+    gateway = gateway_of(request)
+    queue, counts = gateway.service.queue, gateway.service.queue.counts
     counters = {
         "batches_total": counts.batches,
         "sentences_total": counts.units,
         "batch_seconds_total": counts.seconds,
         "queue_refused_total": counts.refused,
         "cancelled_total": counts.cancelled,
-        "characters_total": front.service.characters,
+        "characters_total": gateway.service.characters,
     }
     gauges = {
         "queue_sentences": queue.waiting,
-        "queue_aligning": front.service.aligning.waiting,
-        "queue_looking": front.service.looking.waiting,
-        "requests_in_flight": front.in_flight,
+        "queue_aligning": gateway.service.aligning.waiting,
+        "queue_looking": gateway.service.looking.waiting,
+        "requests_in_flight": gateway.in_flight,
     }
-    return PlainTextResponse(front.metrics.text(counters, gauges), media_type=MEDIA_TYPE)
+    return PlainTextResponse(gateway.metrics.text(counters, gauges), media_type=MEDIA_TYPE)
 
 
 async def spec(request: Request) -> Response:
     """GET /spec."""
-    return JSONResponse(openapi(front_of(request).limits))
+    return JSONResponse(openapi(gateway_of(request).limits))
 
 
 ROUTES = [
@@ -105,7 +105,7 @@ def create_app(
     """The application, with its models loaded."""
     pairs = load_pairs(models, device=device, engine=engine)
     service = Service(pairs, BatchQueue(max_waiting=queue_size, num_workers=num_workers(pairs)))
-    front = Front(service, limits or Limits(), Keys(keys), RateLimit(requests_per_minute))
+    gateway = Gateway(service, limits or Limits(), Keys(keys), RateLimit(requests_per_minute))
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -113,9 +113,9 @@ def create_app(
         await asyncio.to_thread(service.close)
 
     app = Starlette(
-        routes=ROUTES, middleware=[Middleware(Frame, front=front)], exception_handlers=HANDLERS, lifespan=lifespan
+        routes=ROUTES, middleware=[Middleware(Frame, gateway=gateway)], exception_handlers=HANDLERS, lifespan=lifespan
     )
-    app.state.front = front
+    app.state.gateway = gateway
     if PAGE.is_dir():  # after the routes, so that a wrong method of a route is still 405
         app.router.default = StaticFiles(directory=PAGE, html=True)
     return app
@@ -161,15 +161,15 @@ HANDLERS = dict.fromkeys((RefusalError, HTTPException, QueueFullError, QueueClos
 class Frame:
     """The middleware: counts requests, answers failed and cancelled ones, and adds the headers to every answer."""
 
-    def __init__(self, app: ASGIApp, front: Front) -> None:
-        self.app, self.front = app, front
+    def __init__(self, app: ASGIApp, gateway: Gateway) -> None:
+        self.app, self.gateway = app, gateway
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
         begin, sent = perf_counter(), _Sent(send)
-        self.front.in_flight += 1
+        self.gateway.in_flight += 1
         try:
             answer = Response(status_code=204) if scope["method"] == "OPTIONS" else self.app
             await answer(scope, receive, sent)
@@ -183,9 +183,9 @@ class Frame:
                 raise
             await _error(Request(scope), 500, "internal error")(scope, receive, sent)
         finally:
-            self.front.in_flight -= 1
+            self.gateway.in_flight -= 1
             route = scope["path"] if scope["path"] in PATHS else "other"
-            self.front.metrics.observe(route, sent.status or CLIENT_GONE, perf_counter() - begin)
+            self.gateway.metrics.observe(route, sent.status or CLIENT_GONE, perf_counter() - begin)
 
 
 class _Sent:

@@ -18,7 +18,7 @@ SCHEMES = ("bearer", "deepl-auth-key")
 
 
 @dataclass(slots=True)
-class Front:
+class Gateway:
     """The service with its limits, keys and counts; one for each application."""
 
     service: Service
@@ -60,18 +60,18 @@ def _decoded(header: str) -> str:
         return header
 
 
-def admitted(answer: Callable[[Request, Front, Parameters], Awaitable[Response]]) -> Callable[..., Any]:
+def admitted(answer: Callable[[Request, Gateway, Parameters], Awaitable[Response]]) -> Callable[..., Any]:
     """The function of a route whose requests need the right key, and may not come too often."""
 
     async def endpoint(request: Request) -> Response:
-        front = front_of(request)
-        return await answer(request, front, await front.admitted(request))
+        gateway = gateway_of(request)
+        return await answer(request, gateway, await gateway.admitted(request))
 
     return endpoint
 
 
-def front_of(request: Request) -> Front:
-    """The front of the application that a request came to."""
-    front = request.app.state.front
-    assert isinstance(front, Front)
-    return front
+def gateway_of(request: Request) -> Gateway:
+    """The gateway of the application that a request came to."""
+    gateway = request.app.state.gateway
+    assert isinstance(gateway, Gateway)
+    return gateway

@@ -12,7 +12,7 @@ from starlette.routing import Route
 from heedful.data.languages import language_name
 from heedful.serve.disconnection import while_connected
 from heedful.serve.extra_parameters import division, refuse_unsupported
-from heedful.serve.gateway import Front, admitted, front_of
+from heedful.serve.gateway import Gateway, admitted, gateway_of
 from heedful.serve.limits import RefusalError, check_within
 from heedful.serve.parameters import Parameters
 from heedful.serve.service import AUTO
@@ -22,15 +22,15 @@ OF_DEEPL = {"tag_handling": ()}  # here `format` says it
 FRONTEND_TIMEOUT = 500  # milliseconds that a page waits for the next key
 
 
-async def translate(request: Request, front: Front, given: Parameters) -> Response:
+async def translate(request: Request, gateway: Gateway, given: Parameters) -> Response:
     """POST /translate."""
     texts, source, target = given.texts("q"), given.text("source"), given.text("target")
     given.refuse_repeated("q")
     form, num_alternatives = given.text("format", "text"), given.integer("alternatives", 0)
-    front.limits.check_texts(texts)
-    check_within("alternatives", num_alternatives, 0, front.limits.alternatives)
+    gateway.limits.check_texts(texts)
+    check_within("alternatives", num_alternatives, 0, gateway.limits.alternatives)
     refuse_unsupported(given, OF_DEEPL)
-    work = front.service.translate(
+    work = gateway.service.translate(
         texts,
         source=source,
         target=target,
@@ -56,35 +56,35 @@ def _language(code: str, confidence: float) -> dict[str, Any]:
     return {"confidence": round(100 * confidence), "language": code}
 
 
-async def detect(request: Request, front: Front, given: Parameters) -> Response:
+async def detect(request: Request, gateway: Gateway, given: Parameters) -> Response:
     """POST /detect."""
     text = given.text("q")
-    front.limits.check_texts([text])
-    return JSONResponse([_language(code, confidence) for code, confidence in front.service.detect(text)])
+    gateway.limits.check_texts([text])
+    return JSONResponse([_language(code, confidence) for code, confidence in gateway.service.detect(text)])
 
 
 async def languages(request: Request) -> Response:
     """GET /languages."""
-    known = front_of(request).service.languages
+    known = gateway_of(request).service.languages
     return JSONResponse([{"code": c, "name": language_name(c), "targets": targets} for c, targets in known.items()])
 
 
 async def health(request: Request) -> Response:
     """GET /health."""
-    if not front_of(request).service.queue.is_alive:
+    if not gateway_of(request).service.queue.is_alive:
         raise RefusalError(503, "the worker has stopped")
     return JSONResponse({"status": "ok"})
 
 
 async def frontend_settings(request: Request) -> Response:
     """GET /frontend/settings."""
-    front = front_of(request)
-    target = front.service.default.target
+    gateway = gateway_of(request)
+    target = gateway.service.default.target
     settings = {
-        "charLimit": front.limits.characters,
+        "charLimit": gateway.limits.characters,
         "frontendTimeout": FRONTEND_TIMEOUT,
-        "apiKeys": bool(front.keys),
-        "keyRequired": bool(front.keys),
+        "apiKeys": bool(gateway.keys),
+        "keyRequired": bool(gateway.keys),
         "suggestions": False,
         "filesTranslation": False,
         "supportedFilesFormat": [],

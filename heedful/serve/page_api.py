@@ -21,13 +21,13 @@ from heedful.errors import CheckpointError, HeedfulError
 from heedful.inspection import trace as inspection
 from heedful.serve.disconnection import while_connected
 from heedful.serve.extra_parameters import division, refuse_unsupported
-from heedful.serve.gateway import Front, admitted
+from heedful.serve.gateway import Gateway, admitted
+from heedful.serve.language_pairs import LanguagePair
 from heedful.serve.limits import RefusalError, check_within
-from heedful.serve.pairs import Pair
 from heedful.serve.parameters import Parameters
 from heedful.serve.queue import QueueClosedError, QueueFullError
 from heedful.serve.service import AUTO
-from heedful.serve.translation_task import Side
+from heedful.serve.translation_task import SplitText
 from heedful.translate.engine import SearchOptions
 
 LARGEST_TABLE = 1024  # positions, and dimensions
@@ -37,18 +37,18 @@ POLL, HEARTBEAT = 0.5, 15.0  # seconds
 log = logging.getLogger("uvicorn.error")
 
 
-async def prepare(front: Front) -> None:
+async def prepare(gateway: Gateway) -> None:
     """Prepare every model for a look inside and for alignment; one that cannot be says so at the first request."""
-    for pair in front.service.pairs.values():
+    for pair in gateway.service.pairs.values():
         with suppress(HeedfulError, RefusalError, QueueClosedError):
-            await front.service.look(pair, inspection.prepare)
+            await gateway.service.look(pair, inspection.prepare)
     with suppress(QueueClosedError, QueueFullError):
-        await front.service.prepare_aligning()
+        await gateway.service.prepare_aligning()
 
 
-def _pair(front: Front, given: Parameters, text: str = "") -> Pair:
+def _pair(gateway: Gateway, given: Parameters, text: str = "") -> LanguagePair:
     """The language pair of a request; missing languages are those of the first pair."""
-    default, service = front.service.default, front.service
+    default, service = gateway.service.default, gateway.service
     target = given.text("target", default.target)
     source = given.text("source", default.source)
     if source == AUTO:
@@ -57,45 +57,45 @@ def _pair(front: Front, given: Parameters, text: str = "") -> Pair:
     return service.pair(source, target)
 
 
-async def trace(request: Request, front: Front, given: Parameters) -> Response:
+async def trace(request: Request, gateway: Gateway, given: Parameters) -> Response:
     """POST /api/trace: pieces, words, attention, the choices at each step, the tree of the beam."""
     text = given.text("q")
-    pair = _pair(front, given, text)
+    pair = _pair(gateway, given, text)
     prefix, target = given.text("prefix", ""), given.text("target_text", "")
-    front.limits.check_texts([text, prefix, target])
+    gateway.limits.check_texts([text, prefix, target])
     look = partial(
         inspection.trace,
         text=text,
-        options=_search(front, given, pair),
+        options=_search(gateway, given, pair),
         prefix=prefix or None,
         target=target or None,
         layers=chosen_layers(given),
         hypothesis=given.integer("hypothesis", 0),
     )
-    found = await while_connected(request, front.service.look(pair, look))
+    found = await while_connected(request, gateway.service.look(pair, look))
     return JSONResponse(found)
 
 
-async def sentences(request: Request, front: Front, given: Parameters) -> Response:
+async def sentences(request: Request, gateway: Gateway, given: Parameters) -> Response:
     """POST /api/sentences: a text translated as /translate does, and the sentences that it was divided into."""
     text, source = given.text("q"), given.text("source", AUTO)
-    target = given.text("target", front.service.default.target)
-    front.limits.check_texts([text])
+    target = given.text("target", gateway.service.default.target)
+    gateway.limits.check_texts([text])
     refuse_unsupported(given, {})
-    work = front.service.translate_apart(text, source=source, target=target, division=division(given))
+    work = gateway.service.translate_apart(text, source=source, target=target, division=division(given))
     sides = await while_connected(request, work)
     return JSONResponse({name: _side(side) for name, side in zip(("source", "target"), sides, strict=True)})
 
 
-def _side(side: Side) -> dict[str, Any]:
+def _side(side: SplitText) -> dict[str, Any]:
     """A side as JSON; `spaces` are before, between and after the sentences, so that there is one more of them."""
     return {"language": side.language, "sentences": side.document.units, "spaces": side.document.spaces}
 
 
-def _search(front: Front, given: Parameters, pair: Pair) -> SearchOptions:
+def _search(gateway: Gateway, given: Parameters, pair: LanguagePair) -> SearchOptions:
     own = pair.translator.options
     beam_size, alpha = given.integer("beam_size", own.beam_size), given.number("alpha", own.alpha)
-    check_within("beam_size", beam_size, 1, front.limits.beam)
+    check_within("beam_size", beam_size, 1, gateway.limits.beam)
     return SearchOptions(beam_size, alpha, own.max_extra)
 
 
@@ -113,41 +113,41 @@ def _whole(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-async def model(request: Request, front: Front, given: Parameters) -> Response:
+async def model(request: Request, gateway: Gateway, given: Parameters) -> Response:
     """GET /api/model?source=&target=: the card of a model."""
-    pair = _pair(front, given)
-    sizes = await while_connected(request, front.service.look(pair, inspection.model_facts))
+    pair = _pair(gateway, given)
+    sizes = await while_connected(request, gateway.service.look(pair, inspection.model_facts))
     return JSONResponse(sizes | {"card": await run_in_threadpool(inspection.folder_card, pair.folder)})
 
 
-async def positions(request: Request, front: Front, given: Parameters) -> Response:
+async def positions(request: Request, gateway: Gateway, given: Parameters) -> Response:
     """GET /api/positions?n=&d=: the positional encoding."""
-    default = front.service.default.translator.config.model.d_model
+    default = gateway.service.default.translator.config.model.d_model
     sizes = {"n": given.integer("n", 128), "d": given.integer("d", default)}
     for name, largest in {"n": LARGEST_TABLE, "d": max(LARGEST_TABLE, default)}.items():
         check_within(name, sizes[name], 1, largest)
     return JSONResponse(await run_in_threadpool(inspection.positions, sizes["n"], sizes["d"]))
 
 
-async def run_metrics(request: Request, front: Front, given: Parameters) -> Response:
+async def run_metrics(request: Request, gateway: Gateway, given: Parameters) -> Response:
     """GET /api/run/metrics?source=&target=: the curves of the training; as events if the client accepts them."""
-    pair = _pair(front, given)
+    pair = _pair(gateway, given)
     files = [folder / METRICS for folder in _run_folders(pair) if (folder / METRICS).is_file()]
     if not files:
         return JSONResponse({"step": [], "validation": []})  # a model without the run that it came from
     if EVENTS in request.headers.get("accept", ""):
-        events = _events(front, Tail(files[0])) if request.method == "GET" else ()  # HEAD waits for none
+        events = _events(gateway, Tail(files[0])) if request.method == "GET" else ()  # HEAD waits for none
         return StreamingResponse(events, media_type=EVENTS, headers=AT_ONCE)
     return JSONResponse(await run_in_threadpool(Tail(files[0]).more))
 
 
-async def _events(front: Front, tail: Tail) -> AsyncIterator[str]:
+async def _events(gateway: Gateway, tail: Tail) -> AsyncIterator[str]:
     """Records as they are written, first all existing ones; `anew` if the run went back to a checkpoint.
 
     They end when the server stops, or when the run can no longer be read; somebody may have removed it.
     """
     quiet, is_anew = 0.0, True
-    while not front.is_stopping:
+    while not gateway.is_stopping:
         try:
             records = await run_in_threadpool(tail.more)
         except CheckpointError as error:
@@ -163,7 +163,7 @@ async def _events(front: Front, tail: Tail) -> AsyncIterator[str]:
         await asyncio.sleep(POLL)
 
 
-def _run_folders(pair: Pair) -> list[Any]:
+def _run_folders(pair: LanguagePair) -> list[Any]:
     """Where the run may be: `-m` names the run itself, its model folder, or one of its checkpoints."""
     if pair.folder is None:
         return []

@@ -31,19 +31,19 @@ class Server(uvicorn.Server):
 
     def __init__(self, app: Starlette, *, on_ready: Callable[[], None], drain_seconds: int) -> None:
         super().__init__(configured(app, drain_seconds))
-        self.front, self.on_ready = app.state.front, on_ready
+        self.gateway, self.on_ready = app.state.gateway, on_ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Report that clients may connect, then prepare what would make the first look inside slow."""
         await super().startup(sockets)
         self.on_ready()
-        self.preparing = asyncio.ensure_future(page_api.prepare(self.front))
+        self.preparing = asyncio.ensure_future(page_api.prepare(self.gateway))
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """uvicorn's own would raise the signal again at the end, so that the exit code were not 0."""
         if self.should_exit and sig == signal.SIGINT:
             os._exit(128 + sig)  # a normal exit would abort where a thread is inside C++
-        self.front.is_stopping = self.should_exit = True
+        self.gateway.is_stopping = self.should_exit = True
 
 
 def configured(app: Starlette, drain_seconds: int) -> uvicorn.Config:
@@ -57,7 +57,7 @@ def configured(app: Starlette, drain_seconds: int) -> uvicorn.Config:
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        limit_concurrency=app.state.front.limits.connections + 1,  # uvicorn refuses from this number on
+        limit_concurrency=app.state.gateway.limits.connections + 1,  # uvicorn refuses from this number on
         timeout_graceful_shutdown=drain_seconds,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         backlog=BACKLOG,
@@ -68,7 +68,7 @@ def configured(app: Starlette, drain_seconds: int) -> uvicorn.Config:
 def run(app: Starlette, listener: socket.socket, *, on_ready: Callable[[], None], drain_seconds: int = 30) -> None:
     """Serve until a signal comes and the requests in flight are answered."""
     Server(app, on_ready=on_ready, drain_seconds=drain_seconds).run([listener])
-    end_busy_process(app.state.front.service.queues)
+    end_busy_process(app.state.gateway.service.queues)
 
 
 def end_busy_process(queues: Iterable[BatchQueue]) -> None:

@@ -17,10 +17,10 @@ import msgspec
 from heedful.data import language_detection
 from heedful.data.languages import has_spaces
 from heedful.model.device import ONE_THREAD
+from heedful.serve.language_pairs import LanguagePair
 from heedful.serve.limits import RefusalError
-from heedful.serve.pairs import Pair
 from heedful.serve.queue import BatchQueue, QueueClosedError, QueueFullError
-from heedful.serve.translation_task import Answer, RankedSentence, Side, TranslationTask, best_translations
+from heedful.serve.translation_task import Answer, RankedSentence, SplitText, TranslationTask, best_translations
 from heedful.translate.alignment import Aligner, Alignment, choice_for
 from heedful.translate.documents.markup import Markup
 from heedful.translate.documents.paragraphs import Division, Document
@@ -38,7 +38,7 @@ Result = TypeVar("Result")
 log = logging.getLogger("uvicorn.error")
 
 
-def num_workers(pairs: Sequence[Pair]) -> int:
+def num_workers(pairs: Sequence[LanguagePair]) -> int:
     """Batches that may be under way at once: our engine takes one; CTranslate2 one for each thread of its own, and one
     more, so that they go on while Python reads and writes."""
     return min(pair.translator.engine.workers for pair in pairs)
@@ -62,7 +62,7 @@ def _for_looking(translator: Translator) -> Translator:
     return Translator(search_engine(*twins), translator.tokenizer, translator.config)
 
 
-def _aligner(pair: Pair, translator: Translator) -> Aligner | None:
+def _aligner(pair: LanguagePair, translator: Translator) -> Aligner | None:
     """Says which word comes from which; an engine that shows no attention cannot."""
     if pair.folder is not None:
         return Aligner.load(pair.folder, device=translator.engine.device.type)
@@ -91,13 +91,13 @@ def translate_sentences(
 class Service:
     """Detects, translates and aligns for all clients; each kind of work has a queue."""
 
-    def __init__(self, pairs: Sequence[Pair], queue: BatchQueue) -> None:
+    def __init__(self, pairs: Sequence[LanguagePair], queue: BatchQueue) -> None:
         self.pairs = {(pair.source, pair.target): pair for pair in pairs}
         self.queue, self.looking = queue, BatchQueue(max_waiting=MOST_LOOKING, max_batch=1)
         self.aligning = BatchQueue(max_waiting=queue.max_waiting)
         self._for_others = {pair: _for_other_threads(pair.translator) for pair in self.pairs.values()}
-        self._look_models: dict[Pair, Translator] = {}
-        self._aligners: dict[Pair, Aligner | None] = {}
+        self._look_models: dict[LanguagePair, Translator] = {}
+        self._aligners: dict[LanguagePair, Aligner | None] = {}
         self.characters = 0  # that were translated
         self.detector = language_detection.merge([pair.languages for pair in pairs])
 
@@ -108,11 +108,11 @@ class Service:
         return {code: [target for source, target in self.pairs if source == code] for code in codes}
 
     @property
-    def default(self) -> Pair:
+    def default(self) -> LanguagePair:
         """The first language pair."""
         return next(iter(self.pairs.values()))
 
-    def pair(self, source: str, target: str) -> Pair:
+    def pair(self, source: str, target: str) -> LanguagePair:
         """The pair that translates this direction."""
         for code in (source, target):
             if code not in self.languages:
@@ -169,7 +169,7 @@ class Service:
 
     async def translate_apart(
         self, text: str, *, source: str, target: str, division: Division | None = None
-    ) -> tuple[Side, Side]:
+    ) -> tuple[SplitText, SplitText]:
         """A text and its translation, both in the sentences that `translate` divides the text into."""
         (task,) = await _in_thread_if_long(len(text), self._tasks, [text], source, target, "text", division)
         document = task.split
@@ -179,7 +179,7 @@ class Service:
             found = await self._solve(task.pair, [task], 0)
             translated = document.translated([RankedSentence(each, 0).text for each in found], target)
         self.characters += len(text)
-        return Side(task.language, document), Side(target, translated)
+        return SplitText(task.language, document), SplitText(target, translated)
 
     async def _align(
         self, task: TranslationTask, ranks: Sequence[Sequence[RankedSentence]]
@@ -197,13 +197,13 @@ class Service:
             log.exception("%s-%s: a translation could not be aligned", task.pair.source, task.pair.target)
             return {}
 
-    def _alignments(self, pair: Pair, to_align: Sequence[RankedSentence]) -> Iterator[tuple[int, Alignment]]:
+    def _alignments(self, pair: LanguagePair, to_align: Sequence[RankedSentence]) -> Iterator[tuple[int, Alignment]]:
         """Runs in the aligning thread, with a model of its own."""
         aligner = self._aligner(pair)
         for number, each in enumerate(to_align):
             yield number, aligner.align_translation(each.translation, each.rank) if aligner else ()
 
-    def _aligner(self, pair: Pair) -> Aligner | None:
+    def _aligner(self, pair: LanguagePair) -> Aligner | None:
         """The pair's aligner, loaded once by that thread; a failed load is not tried again."""
         if pair not in self._aligners:
             try:
@@ -219,11 +219,11 @@ class Service:
             if has_spaces(pair.source) and has_spaces(pair.target):
                 await self.aligning.call(partial(self._aligner, pair))
 
-    async def look(self, pair: Pair, function: Callable[[Translator], Result]) -> Result:
+    async def look(self, pair: LanguagePair, function: Callable[[Translator], Result]) -> Result:
         """Call the function with a pair's model, in a queue of its own, so that no translation waits for it."""
         return await self.looking.call(lambda: function(self._look_model(pair)))
 
-    def _look_model(self, pair: Pair) -> Translator:
+    def _look_model(self, pair: LanguagePair) -> Translator:
         """The pair's model for `look`, made by that thread when it is first needed."""
         if pair not in self._look_models:
             self._look_models[pair] = _for_looking(self._for_others[pair])
@@ -257,7 +257,7 @@ class Service:
         return TranslationTask(text, split, source, confidence, pair)
 
     async def _solve(
-        self, pair: Pair, tasks: Sequence[TranslationTask], num_alternatives: int
+        self, pair: LanguagePair, tasks: Sequence[TranslationTask], num_alternatives: int
     ) -> Iterator[Translation]:
         own, n_best = pair.translator.options, num_alternatives + 1
         width = max(own.beam_size, n_best)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from heedful.serve.pairs import Pair
+from heedful.serve.language_pairs import LanguagePair
 from heedful.translate.alignment import Alignment
 from heedful.translate.best_combinations import best_combinations
 from heedful.translate.documents.markup import Markup
@@ -24,7 +24,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class SplitText:
     """A text in its language, divided into sentences."""
 
     language: str
@@ -39,7 +39,7 @@ class TranslationTask:
     split: Document | Markup
     language: str
     confidence: float | None
-    pair: Pair | None
+    pair: LanguagePair | None
 
     def to_align(self, ranks: Sequence[Sequence[RankedSentence]]) -> list[RankedSentence]:
         """The translations whose alignment says where inline tags go."""

@@ -29,7 +29,6 @@ DEEPEST = 8  # layers of a stack in the paper (table 3, C)
 CHUNK = 65_536  # sentences at a time
 
 TokenCounts: TypeAlias = npt.NDArray[np.int64]
-Check: TypeAlias = Callable[[Config], Iterable[str]]
 
 
 def cautions(
@@ -52,7 +51,7 @@ def cautions(
 
 def cautions_at_start(config: Config, device: str) -> list[str]:
     """What can be known before a run has begun."""
-    checks: list[Check] = [_same_files, _same_validation, _languages, _schedule, _patience]
+    checks: list[Callable[[Config], Iterable[str]]] = [_same_files, _same_validation, _languages, _schedule, _patience]
     checks += {"cpu": [_long_on_cpu], "cuda": [_plain_on_gpu]}.get(device, [])
     return [caution for check in checks for caution in check(config)]
 

@@ -24,7 +24,7 @@ from heedful.model.device import explained_out_of_memory
 from heedful.model.interface import TranslationModel
 from heedful.train.batching import prefetched, step_batches
 from heedful.train.checkpoint_writer import CheckpointWriter
-from heedful.train.running_sums import Reading, Sums
+from heedful.train.running_sums import PendingSums, Sums
 from heedful.train.trainer import Progress, Trainer
 
 LOG_STEPS = 20
@@ -200,7 +200,7 @@ class _Pending:
     def __init__(self, trainer: Trainer, run: Path, clock: Clock) -> None:
         self.trainer, self.run, self.clock = trainer, run, clock
         self.can_wait = trainer.device.type == "cuda"  # elsewhere a step is over when its call is
-        self._asked: tuple[Progress, Reading] | None = None
+        self._asked: tuple[Progress, PendingSums] | None = None
         self._step_before, self._last_word, self._has_recorded = trainer.progress.step, clock.started, False
 
     def ask(self) -> None:

@@ -45,16 +45,16 @@ class Totals:
         self.skipped_steps += bad
         self.skipped_in_a_row = (self.skipped_in_a_row + 1) * bad
 
-    def take(self, world: World) -> Reading:
+    def take(self, world: World) -> PendingSums:
         """Ask for the sums over all ranks, and begin new ones."""
         others = (self.skipped_steps, self.skipped_in_a_row, self.gradient_norm)
         numbers_6 = torch.cat([world.sum(self.sums_3), torch.stack([number.to(self.sums_3) for number in others])])
         self.sums_3.zero_()
         self.skipped_steps.zero_()
-        return Reading(numbers_6)
+        return PendingSums(numbers_6)
 
 
-class Reading:
+class PendingSums:
     """Numbers on their way to the host."""
 
     def __init__(self, numbers_6: Tensor) -> None:

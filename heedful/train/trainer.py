@@ -86,7 +86,7 @@ class Trainer:
         return sums_2
 
     def _update(self, step: int, sums_2: Tensor, tokens: int) -> None:
-        norm = nn.utils.get_total_norm(self.gradients.current())
+        norm = nn.utils.get_total_norm(self.gradients.tensors())
         bad = ~norm.isfinite()
         self._optimizer_step(step, bad)
         if self.average is not None:

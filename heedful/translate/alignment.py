@@ -47,7 +47,7 @@ from heedful.translate.translation import Translation, one_line
 Alignment: TypeAlias = tuple[tuple[int, int], ...]
 """Pairs of source word and target word, in the order of the source."""
 
-Counts: TypeAlias = tuple[tuple[float, ...], ...]
+Coefficients: TypeAlias = tuple[tuple[float, ...], ...]
 """How much a way to look counts in each view: views × ways."""
 
 
@@ -58,7 +58,7 @@ NEVER = 1e9  # more than any sum (and, unlike infinity, a number in JSON)
 class Choice:
     """How much each way counts, and how large the sum over all of them must be for a link."""
 
-    counts: Counts
+    counts: Coefficients
     least: float  # from a target word
     least_source: float  # from a source word; NEVER: those that no target word goes with stay alone
     source_alone: tuple[str, ...] = ()  # words that have no counterpart, in small letters
@@ -346,7 +346,7 @@ def regression(views_CF: Tensor, linked_C: Tensor) -> tuple[Tensor, float]:
     return counts_F.detach(), bias.item()
 
 
-def _counts(counts_VP: Tensor) -> Counts:
+def _counts(counts_VP: Tensor) -> Coefficients:
     return tuple(tuple(view) for view in counts_VP.tolist())
 
 

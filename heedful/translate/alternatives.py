@@ -23,7 +23,7 @@ from heedful.translate.translation import TextHypothesis, Translation, Translato
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class WordConfidence:
     """A word of a translation and the model's probability of it."""
 
     text: str
@@ -39,16 +39,18 @@ class Alternative:
     text: str
 
 
-def word_confidences(hypothesis: TextHypothesis) -> list[Word]:
+def word_confidences(hypothesis: TextHypothesis) -> list[WordConfidence]:
     """The words of a translation, each with its probability; empty where the engine gave no token scores."""
     return [word for part in hypothesis.parts for word in _words(part, hypothesis.tokenizer, hypothesis.language)]
 
 
-def _words(part: Hypothesis, tokenizer: Tokenizer, language: str) -> list[Word]:
+def _words(part: Hypothesis, tokenizer: Tokenizer, language: str) -> list[WordConfidence]:
     if not part.token_log_probs:
         return []
     return [
-        Word(tokenizer.decode([part.ids[p] for p in group]), math.exp(sum(part.token_log_probs[p] for p in group)))
+        WordConfidence(
+            tokenizer.decode([part.ids[p] for p in group]), math.exp(sum(part.token_log_probs[p] for p in group))
+        )
         for group in pieces_of_words(apart(tokenizer.pieces(part.ids), language))
     ]
 

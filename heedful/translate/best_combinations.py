@@ -1,4 +1,4 @@
-"""The best translations of a text whose parts were translated one by one."""
+"""The best translations of a whole text, from the n-best lists of its parts, which were translated one by one."""
 
 from __future__ import annotations
 

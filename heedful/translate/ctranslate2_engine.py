@@ -23,7 +23,7 @@ import torch
 
 from heedful.data.tokenizer import Tokenizer
 from heedful.errors import CheckpointError, ConfigError, DataError, DivergedError
-from heedful.translate.engine import Computing, Engine, Pair, Request, SearchOptions, Windows, length_limit
+from heedful.translate.engine import Computing, Engine, IdPair, Request, SearchOptions, Windows, length_limit
 from heedful.translate.export.ctranslate2 import library
 from heedful.translate.search import Hypothesis, length_penalty
 
@@ -208,7 +208,7 @@ class CTranslate2Engine(Engine):
         scores = self.score([pair for pair, is_asked in zip(pairs, asked, strict=True) if is_asked])
         return (next(scores) if is_asked else [] for is_asked in asked)
 
-    def score(self, pairs: Iterable[Pair]) -> Iterator[list[float]]:
+    def score(self, pairs: Iterable[IdPair]) -> Iterator[list[float]]:
         """Forced scores, in the precision of the export."""
         stream = iter(pairs)
         while some := list(islice(stream, SCORED_PAIRS)):

@@ -70,7 +70,7 @@ Windows: TypeAlias = Iterable[Sequence[Request]]
 Numbered: TypeAlias = tuple[int, list[Hypothesis]]
 """The number of a request, and its hypotheses."""
 
-Pair: TypeAlias = tuple[Sequence[int], Sequence[int]]
+IdPair: TypeAlias = tuple[Sequence[int], Sequence[int]]
 """A source and a given target, both without the eos."""
 
 
@@ -139,7 +139,7 @@ class Engine(ABC):
         """The same for requests that come in windows."""
 
     @abstractmethod
-    def score(self, pairs: Iterable[Pair]) -> Iterator[list[float]]:
+    def score(self, pairs: Iterable[IdPair]) -> Iterator[list[float]]:
         """The log-probability of each token of a given target, and of the eos after it, for (source, target) pairs."""
 
     @abstractmethod

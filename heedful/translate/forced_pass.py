@@ -1,6 +1,6 @@
-"""Given sources and targets, packed so that a model can run over them once: a forced pass.
+"""The batch of a forced pass: a model reads given sources and given targets once, and searches nothing.
 
-Ids come without the eos, which is added here. What the pass computes (scores, attention) is up to the caller.
+Ids come without the eos, which is added here. The caller decides what the pass computes, scores or attention.
 """
 
 from __future__ import annotations

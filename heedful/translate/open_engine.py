@@ -1,4 +1,4 @@
-"""Which engine to take, and the one that is two: CTranslate2 where it is quicker, our own where it is needed."""
+"""Opens models as an engine. `auto` is two engines: CTranslate2 where it is faster, our own for the rest."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from heedful.model.checkpoint import LoadedModel, find_model, load_config, load_
 from heedful.model.device import explained_out_of_memory
 from heedful.model.interface import TranslationModel
 from heedful.translate.ctranslate2_engine import CTranslate2Engine
-from heedful.translate.engine import Computing, Engine, Pair, Request, SearchOptions, Windows
+from heedful.translate.engine import Computing, Engine, IdPair, Request, SearchOptions, Windows
 from heedful.translate.export.cache import cached_ctranslate2
 from heedful.translate.export.ctranslate2 import CTRANSLATE2, library, num_positions
 from heedful.translate.search import Hypothesis
@@ -76,7 +76,7 @@ class AutoEngine(Engine):
     def _searching(self, options: SearchOptions) -> Engine:
         return self.fast if options.sampling is None and options.alpha <= MAX_ALPHA else self.torch
 
-    def score(self, pairs: Iterable[Pair]) -> Iterator[list[float]]:
+    def score(self, pairs: Iterable[IdPair]) -> Iterator[list[float]]:
         """In full precision."""
         return self.torch.score(pairs)
 

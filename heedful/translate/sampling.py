@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from heedful.data.special_ids import EOS_ID
 from heedful.data.splitmix import mixed, shifted
 from heedful.translate.search import FREE, Beams, BeamStep, Ending, float_log_probs
 
@@ -30,10 +31,10 @@ class SampleRule:
     top_p: float = 1.0
     seed: int = 1
     alpha: float = 0.6
-    eos_id: int = 0
+    eos_id: int = EOS_ID
 
     @property
-    def opening(self) -> tuple[float, ...]:
+    def initial_log_probs(self) -> tuple[float, ...]:
         """Every place holds an empty hypothesis."""
         return (0.0,) * self.width
 
@@ -81,7 +82,7 @@ class SampleRule:
         return endings
 
 
-def greedy_rule(*, alpha: float = 0.6, eos_id: int = 0) -> SampleRule:
+def greedy_rule(*, alpha: float = 0.6, eos_id: int = EOS_ID) -> SampleRule:
     """Always the likeliest token."""
     return SampleRule(temperature=0.0, alpha=alpha, eos_id=eos_id)
 

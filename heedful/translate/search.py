@@ -1,4 +1,4 @@
-"""Search (§6.1): beam search over a step function. It imports torch only, and knows no model and no text.
+"""Search (§6.1): beam search over a step function. It imports torch and the id of eos; it knows no model and no text.
 
 A step function takes the last token of each of R = N × W rows (N sentences, W hypotheses of each) and a state, and
 gives logits_RV; the state can `select` the parents from which the hypotheses go on. What search itself knows is a
@@ -25,6 +25,8 @@ from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+
+from heedful.data.special_ids import EOS_ID
 
 FREE = -1  # in `prefix_NL`: no token is prescribed here
 
@@ -116,7 +118,7 @@ class Rule(Protocol):
         """The exponent of the length penalty."""
 
     @property
-    def opening(self) -> tuple[float, ...]:
+    def initial_log_probs(self) -> tuple[float, ...]:
         """The log-probabilities of the W places before the first step."""
 
     def seeds(self, index_N: Tensor) -> Tensor:
@@ -142,10 +144,10 @@ class BeamRule:
     width: int  # W, the size of the beam
     alpha: float
     n_best: int = 1
-    eos_id: int = 0
+    eos_id: int = EOS_ID
 
     @property
-    def opening(self) -> tuple[float, ...]:
+    def initial_log_probs(self) -> tuple[float, ...]:
         """One empty hypothesis."""
         return (0.0, *[-math.inf] * (self.width - 1))
 
@@ -237,11 +239,11 @@ def new_beams(
     num_sentences, like = len(max_lengths), torch.empty(0) if like is None else like
     given = prefixes or [()] * num_sentences
     width = max(map(len, given), default=0) + 1
-    opening_NW = like.new_tensor(rule.opening).repeat(num_sentences, 1)
+    log_probs_NW = like.new_tensor(rule.initial_log_probs).repeat(num_sentences, 1)
     index_N = _integers(range(num_sentences) if indices is None else indices, like)
     return Beams(
-        log_probs_NW=opening_NW,
-        finished_scores_NW=torch.full_like(opening_NW, -math.inf),
+        log_probs_NW=log_probs_NW,
+        finished_scores_NW=torch.full_like(log_probs_NW, -math.inf),
         position_N=torch.zeros_like(index_N),
         max_length_N=_integers(max_lengths, like),
         prefix_NL=_integers([[*ids, *[FREE] * (width - len(ids))] for ids in given], like),

@@ -1,10 +1,13 @@
 """The engine of our own: search over `model/decoding.py`, with sentences that enter and leave between steps.
 
-The requests of a window are sorted by length and go through N slots, as many as the token budget allows. A sentence
-that is done leaves its slot; when enough slots are free, the next sentences are encoded and enter them, while the
-others go on. At the end, when nobody is waiting, the slots that are left close ranks. So a step computes little but
-what is needed, and one long hypothesis holds up nobody. Several models of the same vocabulary go together: the mean of
-their probabilities decides.
+The requests of a window are sorted by length and divided into groups: the shortest sentence of a group is at least half
+as long as its longest. A group is searched in N slots, as many as the token budget allows for its longest sentence. A
+finished sentence leaves its slot; when a quarter of the slots are free, the next sentences of the group are encoded and
+enter them, while the others go on. When none are waiting and half of the slots are free, the free slots are removed. So
+a step computes little that is not needed, and one long hypothesis delays no other sentence of its group. The next group
+starts when all sentences of this one are done.
+
+An ensemble is several models of the same vocabulary: the search uses the mean of their probabilities.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from torch import Tensor
 from heedful.errors import ConfigError, DivergedError
 from heedful.model.device import explained_out_of_memory
 from heedful.model.interface import Decoder, Memory, State, TranslationModel
-from heedful.translate.engine import Computing, Engine, Numbered, Pair, Request, SearchOptions, Windows, length_limit
+from heedful.translate.engine import Computing, Engine, IdPair, Numbered, Request, SearchOptions, Windows, length_limit
 from heedful.translate.forced_pass import forced_batch, packed_sources, with_eos
 from heedful.translate.sampling import SampleRule, greedy_rule
 from heedful.translate.search import BeamRule, History, Hypothesis, Rule, Search, beam_steps, new_beams
@@ -84,7 +87,7 @@ class TorchEngine(Engine):
         first = 0  # its number in the stream
         with self.explained("a smaller beam needs less"):
             for window in windows:
-                found = dict(self.in_runs(enumerate(window, first), options))
+                found = dict(self.search_by_length(enumerate(window, first), options))
                 yield from (found[number] for number in range(first, first + len(window)))
                 first += len(window)
 
@@ -95,26 +98,26 @@ class TorchEngine(Engine):
     def translate_batch(self, requests: Sequence[Request], options: SearchOptions) -> Iterator[Numbered]:
         """The number of each request and its hypotheses, as they are found."""
         with self.explained("a smaller beam needs less"):
-            yield from self.in_runs(enumerate(requests), options)
+            yield from self.search_by_length(enumerate(requests), options)
 
-    def in_runs(self, window: Iterable[tuple[int, Request]], options: SearchOptions) -> Iterator[Numbered]:
-        """The longest first, in runs of like length: a run holds sentences down to half the length of its first."""
+    def search_by_length(self, window: Iterable[tuple[int, Request]], options: SearchOptions) -> Iterator[Numbered]:
+        """The longest group first; a group holds sentences down to half the length of its longest."""
         waiting = deque(sorted(window, key=lambda item: -len(item[1].source_ids)))
         while waiting:
             shortest = (len(waiting[0][1].source_ids) + 1) // 2
-            run: deque[tuple[int, Request]] = deque()
+            group: deque[tuple[int, Request]] = deque()
             while waiting and len(waiting[0][1].source_ids) >= shortest:
-                run.append(waiting.popleft())
-            yield from _Run(self, run, options).results()
+                group.append(waiting.popleft())
+            yield from _LengthGroup(self, group, options).results()
 
-    def score(self, pairs: Iterable[Pair]) -> Iterator[list[float]]:
+    def score(self, pairs: Iterable[IdPair]) -> Iterator[list[float]]:
         """Forced scores, by the computation that training uses."""
         budget = min(self.batch_tokens, max(1, SCORED_LOGITS // self.models[0].vocab_size))
         with self.explained(FREE_MEMORY):
             for batch in _in_budget(pairs, budget):
                 yield from self._score_batch(batch)
 
-    def _score_batch(self, pairs: list[Pair]) -> list[list[float]]:
+    def _score_batch(self, pairs: list[IdPair]) -> list[list[float]]:
         sources, targets = zip(*pairs, strict=True)
         target_T, lengths_N = with_eos(targets)
         log_probs_TV = _mean_log_probs(self._forced_logits(sources, targets))
@@ -146,9 +149,9 @@ class TorchEngine(Engine):
         return length_limit(request, options, position_limit=limit)
 
 
-def _in_budget(pairs: Iterable[Pair], budget: int) -> Iterator[list[Pair]]:
+def _in_budget(pairs: Iterable[IdPair], budget: int) -> Iterator[list[IdPair]]:
     """Pairs in order, in batches of at most so many tokens a side, or of one pair."""
-    batch: list[Pair] = []
+    batch: list[IdPair] = []
     used = 0
     for pair in pairs:
         tokens = max(len(pair[0]), len(pair[1])) + 1
@@ -198,10 +201,10 @@ class _States:
         for state, memory in zip(self.states, memories, strict=True):
             state.admit(memory, slots, longest=longest)
 
-    def rest(self, slots: Sequence[int]) -> None:
+    def clear(self, slots: Sequence[int]) -> None:
         """Nobody is in these slots."""
         for state in self.states:
-            state.rest(slots)
+            state.clear(slots)
 
     def keep(self, slots: Sequence[int]) -> None:
         """Go on with these slots only."""
@@ -209,8 +212,8 @@ class _States:
             state.keep(slots)
 
 
-class _Run:
-    """Sentences of like length on their way through the slots."""
+class _LengthGroup:
+    """Consecutive requests of similar length, and the slots in which they are searched."""
 
     def __init__(self, engine: TorchEngine, waiting: deque[tuple[int, Request]], options: SearchOptions) -> None:
         self.engine, self.waiting, self.options, self.rule = engine, waiting, options, _rule(options)
@@ -273,7 +276,7 @@ class _Run:
 
     def _leave(self, slots: list[int]) -> Iterator[Numbered]:
         found = self.history.hypotheses(slots, [self.births[slot] for slot in slots], self.rule)
-        self.states.rest(slots)
+        self.states.clear(slots)
         for slot, hypotheses in zip(slots, found, strict=True):
             number, self.tenants[slot] = self.tenants[slot], None
             assert number is not None

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from heedful.cli.main import commands
 from heedful.config.setting_layers import resolve
 from heedful.config.settings import Config, ModelConfig, TrainConfig
-from heedful.config.supported_settings import KERNELS, NUMBERS, Capabilities, one_of
+from heedful.config.supported_settings import KERNELS, NUMBERS, SupportedSettings, one_of
 from heedful.errors import ConfigError
 from heedful.fast.cpu.loss_by_rows import ObjectiveByRows
 from heedful.fast.cpu.prepacked import PREPACKED, PackedProduct, prepacked_decoder
@@ -99,7 +99,7 @@ def loaded(zigzag: Path) -> LoadedModel:
 @pytest.mark.parametrize("name", LISTS)
 def test_what_the_paper_describes_is_on_every_list(name: str) -> None:
     for model in (ModelConfig(), ModelConfig(d_model=64, d_ff=32, num_layers=1, num_decoder_layers=3, num_heads=4)):
-        assert LISTS[name].lack(model) is None
+        assert LISTS[name].unsupported(model) is None
 
 
 @pytest.mark.parametrize("name", OF_POSITIONS)
@@ -117,7 +117,7 @@ class NewerConfig(ModelConfig, frozen=True, kw_only=True):
 
 @pytest.mark.parametrize("name", LISTS)
 def test_a_setting_that_a_list_does_not_name_has_its_default_or_is_refused(name: str) -> None:
-    assert LISTS[name].lack(NewerConfig()) is None
+    assert LISTS[name].unsupported(NewerConfig()) is None
     with pytest.raises(ConfigError, match=r"^model\.norm = pre cannot be .*: \w+ takes? post(; use the torch|$)"):
         LISTS[name].refuse(NewerConfig(norm="pre"))
 
@@ -134,13 +134,13 @@ def test_another_family_is_refused_even_with_the_same_settings(name: str) -> Non
 
 
 def test_a_list_that_names_a_value_takes_it() -> None:
-    both = Capabilities("cannot be drawn: it takes", {**NUMBERS, "norm": one_of("post", "pre")})
-    assert both.lack(NewerConfig(norm="pre")) is None
+    both = SupportedSettings("cannot be drawn: it takes", {**NUMBERS, "norm": one_of("post", "pre")})
+    assert both.unsupported(NewerConfig(norm="pre")) is None
     assert both.reason(NewerConfig(norm="no")) == "model.norm = no cannot be drawn: it takes post or pre"
 
 
 def test_heads_too_wide_for_the_kernels_are_named() -> None:
-    assert KERNELS.lack(ModelConfig(d_k=128, d_v=128)) is None
+    assert KERNELS.unsupported(ModelConfig(d_k=128, d_v=128)) is None
     assert KERNELS.reason(ModelConfig(d_v=129)).endswith(
         "model.d_v = 129 cannot be computed by our kernels: they take at most 128"
     )
@@ -276,7 +276,7 @@ def test_the_loss_by_rows_knows_no_positions_and_is_the_plain_one_for_a_third_ki
 
     def trained(gradients: Gradients[Batch]) -> list[Tensor]:
         sums_2 = gradients.add(batch, seed=1, factor=1.0, is_first=True, is_last=True)
-        return [sums_2, *(gradient.clone() for gradient in gradients.current())]
+        return [sums_2, *(gradient.clone() for gradient in gradients.tensors())]
 
     fast = fast_gradients(loaded.model, loaded.config, precision="fp32", world=World())
     assert isinstance(fast, PlainGradients)

@@ -97,7 +97,7 @@ def test_training_with_it_is_training_with_the_plain_objective(r_drop: float, mo
         model = Transformer(settings.model, 56).double().train()
         gradients = PlainGradients(kind(model, settings.train), world=World(), autocast=False)
         sums_2 = gradients.add(batch, seed=7, factor=0.5, is_first=True, is_last=True)
-        return [sums_2, *gradients.current()]
+        return [sums_2, *gradients.tensors()]
 
     ours = trained(ObjectiveByRows)
     by_rows.assert_called_once()

@@ -226,7 +226,7 @@ def _gradients(kernels: KernelGradients, micro_batches: Sequence[tuple[int, Tens
     for i, (seed, numbers) in enumerate(micro_batches):
         ends = {"is_first": i == 0, "is_last": i == len(micro_batches) - 1}
         kernels.add(NumberedBatch(numbers, 1), seed=seed, factor=0.1, **ends)
-    return torch.cat(kernels.current())
+    return torch.cat(kernels.tensors())
 
 
 class _Observed(World):

@@ -15,13 +15,13 @@ from heedful.errors import DataError
 from heedful.inspection import doctor
 from heedful.inspection.doctor import TrainingGraph, compare, examine
 from heedful.model.checkpoint import LoadedModel, load_model
-from heedful.translate.engine import Pair
+from heedful.translate.engine import IdPair
 from heedful.translate.export.ctranslate2 import write_ctranslate2
 from heedful.translate.open_engine import search_engine
 from tests.narrowed import as_transformer
 from tests.small_models import TEXT, small_model
 
-PAIRS: list[Pair] = [([5, 6, 7], [8, 9]), ([300, 20], [10, 11, 12, 13]), ([9], [])]
+PAIRS: list[IdPair] = [([5, 6, 7], [8, 9]), ([300, 20], [10, 11, 12, 13]), ([9], [])]
 
 
 @pytest.fixture(autouse=True)
@@ -114,7 +114,7 @@ class Altered:
     def __init__(self, graph: TrainingGraph, *, added: float = 0.0, token: int | None = None) -> None:
         self.graph, self.added, self.token = graph, added, token
 
-    def score(self, pairs: Sequence[Pair]) -> list[list[float]]:
+    def score(self, pairs: Sequence[IdPair]) -> list[list[float]]:
         return [[score + self.added for score in scores] for scores in self.graph.score(pairs)]
 
     def greedy(self, sources: Sequence[Sequence[int]], limits: Sequence[int]) -> list[list[int]]:

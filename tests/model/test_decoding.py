@@ -57,7 +57,7 @@ def cached(model: Transformer) -> CachedDecoder:
 def started(model: Transformer, sources: Sequence[Sequence[int]], num_beams: int) -> CachedState:
     """A slot for each sentence, and all of them entered."""
     memory, longest = encoded(model, sources)
-    state = cached(model).empty(len(sources), num_beams, sources=longest)
+    state = cached(model).empty(len(sources), num_beams, source_length=longest)
     state.admit(memory, range(len(sources)), longest=longest)
     return state
 
@@ -156,7 +156,7 @@ def test_slots_beyond_their_end_do_not_disturb_the_others(
     config = ModelConfig(d_model=16, d_ff=24, num_layers=1, num_heads=4, positions="learned", max_positions=4)
     model = Transformer(config, VOCAB_SIZE).double().eval()
     decoder = decoder_of(model)
-    state = decoder.empty(2, 1, sources=4)
+    state = decoder.empty(2, 1, source_length=4)
     memory, longest = encoded(model, [[3, 4, 0]])
     for _ in range(6):  # slot 0 is empty, and steps past its last position
         decoder.step(torch.zeros(2, dtype=torch.int64), state)

@@ -53,7 +53,7 @@ from heedful.score.provenance import Machine
 from heedful.score.report import Report
 from heedful.score.run_history import (
     Base,
-    Place,
+    RunPoint,
     Start,
     TrainingPart,
     begin,
@@ -283,14 +283,14 @@ def test_a_run_is_of_the_code_that_it_began_with(text: Path, tmp_path: Path, mon
 
 
 def start_at(step: int, commit: str) -> Start:
-    place = Place(step, 10 * step, 0.5 * step)
+    place = RunPoint(step, 10 * step, 0.5 * step)
     return Start(name="", date="", version="", commit=commit, machine=ONE_MACHINE, precision="fp32", place=place)
 
 
 def test_a_start_that_left_no_checkpoint_is_taken_back(tmp_path: Path) -> None:
     for step, commit in ((0, "killed at once"), (0, "a"), (20, "killed"), (20, "b"), (50, "started when it was done")):
         begin(tmp_path, start_at(step, commit))
-    done = training_parts(read_starts(tmp_path), Place(50, 500, 25.0))
+    done = training_parts(read_starts(tmp_path), RunPoint(50, 500, 25.0))
     assert [(share.commit, share.steps, share.target_tokens, share.seconds) for share in done] == [
         ("a", 20, 200, 10.0),
         ("b", 30, 300, 15.0),

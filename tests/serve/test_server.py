@@ -26,8 +26,8 @@ from heedful.serve import deepl, page_api
 from heedful.serve import service as served
 from heedful.serve.app import PATHS, create_app
 from heedful.serve.gateway import _key
+from heedful.serve.language_pairs import load_pairs
 from heedful.serve.limits import Limits, RateLimit, RefusalError
-from heedful.serve.pairs import load_pairs
 from heedful.serve.parameters import Parameters
 from heedful.serve.queue import BatchQueue
 from heedful.serve.service import Service
@@ -551,7 +551,7 @@ def test_a_server_whose_worker_has_stopped_is_not_healthy() -> None:
     app = create_app([shouting()])
     client = TestClient(app)
     assert client.get("/health").status_code == 200
-    app.state.front.service.close()
+    app.state.gateway.service.close()
     assert client.get("/health").status_code == 503
 
 
@@ -622,7 +622,7 @@ LANGUAGES = {
 def knowing() -> Iterator[TestClient]:
     """A server that can tell three languages apart, and translates neither German into Korean nor the other way."""
     app = create_app([*PAIRS, shouting("en", "ko")])
-    app.state.front.service.detector = language_detection.fit(LANGUAGES)
+    app.state.gateway.service.detector = language_detection.fit(LANGUAGES)
     with TestClient(app) as client:
         yield client
 
@@ -675,7 +675,7 @@ def test_a_translation_that_cannot_be_aligned_keeps_its_tags_all_the_same(
     if trouble == "no aligner":
         monkeypatch.setattr(Aligner, "load", broken)
     app = create_app([run], device="cpu", engine="torch")
-    aligning = app.state.front.service.aligning
+    aligning = app.state.gateway.service.aligning
     with TestClient(app) as client:
         if trouble == "full":
             aligning.max_waiting = 0
@@ -696,7 +696,7 @@ def test_what_the_first_html_needs_is_loaded_behind_the_start(run: Path, monkeyp
     monkeypatch.setattr(Aligner, "load", load)
     app = create_app([run], device="cpu", engine="torch")
     with TestClient(app) as client:
-        asyncio.run(page_api.prepare(app.state.front))
+        asyncio.run(page_api.prepare(app.state.gateway))
         assert loaded == [run]
         translate(client, q="the <b>cat</b>", format="html")
     assert loaded == [run]

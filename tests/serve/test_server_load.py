@@ -384,7 +384,7 @@ def test_sixty_four_clients_get_each_their_own_answer() -> None:
         await asyncio.gather(*(client(address, name) for name in range(64)))
 
     app = create_app([shouting(target=TARGET, before=note)])
-    queue = app.state.front.service.queue
+    queue = app.state.gateway.service.queue
     with serving(app) as url:
         in_loop(lambda: work(address_of(url)))
     assert sum(sizes) == 64 * 10 * 2
@@ -413,7 +413,7 @@ def test_a_full_server_answers_503_at_once_and_a_client_that_disconnects_makes_r
         list(gate(texts))
 
     app = create_app([shouting(target=TARGET, before=hold_up)], queue_size=1)
-    queue = app.state.front.service.queue
+    queue = app.state.gateway.service.queue
     with serving(app) as url:
         in_loop(lambda: work(address_of(url), lambda: queue.waiting))
     assert not any("leaving" in batch for batch in gate.batches)
@@ -459,7 +459,7 @@ def test_an_idle_connection_is_kept_longer_than_a_proxy_does() -> None:
     """Else it may send a request just as we close, and its client gets a 502."""
     app = create_app([shouting(target=TARGET)])
     assert configured(app, 1).timeout_keep_alive > 60
-    app.state.front.service.close()
+    app.state.gateway.service.close()
 
 
 def test_the_curves_of_a_running_training_come_as_events(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -485,7 +485,7 @@ def test_the_curves_of_a_running_training_come_as_events(run: Path, monkeypatch:
     app = create_app([run], device="cpu", engine="torch")
     with serving(app) as url:
         in_loop(lambda: work(address_of(url)))
-    assert app.state.front.in_flight == 0
+    assert app.state.gateway.in_flight == 0
 
 
 def test_after_a_head_request_for_events_the_connection_stays_usable(run: Path) -> None:

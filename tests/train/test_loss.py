@@ -60,7 +60,7 @@ def test_an_objective_is_the_loss_of_the_models_logits_and_what_the_model_adds(
     )
     torch.testing.assert_close(likelihood, F.cross_entropy(logits_TV, batch.target_out_T, reduction="sum"))
     assert trained.item() == smoothed.item()
-    monkeypatch.setattr(model, "extra_loss", lambda: torch.tensor(2.5, dtype=torch.float64))
+    monkeypatch.setattr(model, "auxiliary_loss", lambda: torch.tensor(2.5, dtype=torch.float64))
     torch.testing.assert_close(objective(batch), torch.stack([trained + 2.5, smoothed, likelihood]))
 
 

@@ -41,7 +41,7 @@ def new_model(settings: Config) -> Transformer:
 def gradients(settings: Config, batch: Batch, *, seed: int = 7) -> tuple[list[Tensor], Tensor]:
     plain = PlainGradients(Objective(new_model(settings), settings.train), world=World(), autocast=False)
     sums_2 = plain.add(batch, seed=seed, factor=0.5, is_first=True, is_last=True)
-    return plain.current(), sums_2
+    return plain.tensors(), sums_2
 
 
 def paper_divergence(logits_TV: Tensor) -> Tensor:

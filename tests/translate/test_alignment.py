@@ -24,7 +24,7 @@ from heedful.translate.alignment import (
     NUM_VIEWS,
     Aligner,
     Choice,
-    Counts,
+    Coefficients,
     Words,
     alignment_error_rate,
     choice_for,
@@ -44,7 +44,7 @@ FIRST, ANY, READ, ANY_READ = range(4)  # views, as they are
 WAYS = 3 * 2 * 2  # kinds of attention, layers and heads of the small model
 
 
-def view(number: int) -> Counts:
+def view(number: int) -> Coefficients:
     """One way to look, which counts in this view alone."""
     return tuple((float(each == number),) for each in range(NUM_VIEWS))
 

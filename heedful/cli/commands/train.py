@@ -101,7 +101,8 @@ def _launch(request: TrainingRequest, nproc: int) -> int:
 
 def _dry_run(plan: Plan, nproc: int) -> None:
     from heedful.config.setting_layers import to_toml
-    from heedful.model.parameter_count import memory_estimate, shapes_of_new
+    from heedful.model.parameter_count import shapes_of_new
+    from heedful.train.memory_estimate import memory_estimate
     from heedful.train.processes import World, check_micro_batches
 
     config = plan.config

@@ -43,9 +43,10 @@ _PARTICIPLE: tuple[trees.Tense, ...] = ("already", "never", "yet", "had")
 def english(sentence: trees.Sentence) -> list[Word]:
     """The words of the English sentence."""
     words = _time(sentence) + (_question(sentence) if sentence.question else _clause(sentence.main, ROOT))
-    for conjunction, clause in {"because": sentence.reason, "that": sentence.claim}.items():
-        if clause is not None:
-            words += [word(conjunction, ROOT, parts.CONJUNCTION), *_clause(clause, under(ROOT, parts.CLAUSE))]
+    if sentence.reason is not None:
+        words += [word("because", ROOT, parts.CONJUNCTION), *_clause(sentence.reason, under(ROOT, parts.CLAUSE))]
+    if sentence.claim is not None:
+        words += [word("that", ROOT, parts.CONJUNCTION), *_clause(sentence.claim, under(ROOT, parts.CLAUSE))]
     return finished(words, "?" if sentence.question else ".")
 
 
@@ -156,7 +157,7 @@ def _place(place: trees.Place, node: int) -> list[Word]:
 def _subject(subject: trees.Subject, node: int) -> list[Word]:
     if isinstance(subject, trees.NounPhrase):
         return noun_phrase(subject, node)
-    if isinstance(subject, trees.Pair):
+    if isinstance(subject, trees.Coordination):
         second = noun_phrase(subject.second, under(node, parts.SECOND))
         return [*noun_phrase(subject.first, node), word("and", node, parts.AND), *second]
     if isinstance(subject, trees.Pronoun):

@@ -60,10 +60,11 @@ _ADVERBS: dict[trees.Tense, str] = {"already": "schon", "yet": "noch", "never": 
 def german(sentence: trees.Sentence) -> list[Word]:
     """The words of the German sentence."""
     words = _question(sentence.main) if sentence.question else _main_clause(sentence)
-    for conjunction, clause in {"weil": sentence.reason, "dass": sentence.claim}.items():
-        if clause is not None:
-            joined = word(conjunction, ROOT, parts.CONJUNCTION)
-            words = [*_comma(words), joined, *_verb_last(clause, under(ROOT, parts.CLAUSE))]
+    node = under(ROOT, parts.CLAUSE)
+    if sentence.reason is not None:
+        words = [*_comma(words), word("weil", ROOT, parts.CONJUNCTION), *_verb_last(sentence.reason, node)]
+    if sentence.claim is not None:
+        words = [*_comma(words), word("dass", ROOT, parts.CONJUNCTION), *_verb_last(sentence.claim, node)]
     return finished(words, "?" if sentence.question else ".")
 
 
@@ -230,7 +231,7 @@ def _place(place: trees.Place, node: int) -> list[Word]:
 def _subject(subject: trees.Subject, node: int) -> list[Word]:
     if isinstance(subject, trees.NounPhrase):
         return noun_phrase(subject, "nom", node)
-    if isinstance(subject, trees.Pair):
+    if isinstance(subject, trees.Coordination):
         second = noun_phrase(subject.second, "nom", under(node, parts.SECOND))
         return [*noun_phrase(subject.first, "nom", node), word("und", node, parts.AND), *second]
     if isinstance(subject, trees.Pronoun):

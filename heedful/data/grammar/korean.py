@@ -55,7 +55,7 @@ def korean(sentence: trees.Sentence) -> list[Word]:
 def _subject(subject: trees.Subject, node: int, *, topic: bool) -> list[Word]:
     if isinstance(subject, trees.NounPhrase):
         return noun_phrase(subject, "는" if topic and subject.definite else "가", node)
-    if isinstance(subject, trees.Pair):
+    if isinstance(subject, trees.Coordination):
         first = noun_phrase(subject.first, "와", node, under(node, parts.AND))
         return first + noun_phrase(subject.second, "는" if topic else "가", under(node, parts.SECOND))
     if isinstance(subject, trees.Pronoun):

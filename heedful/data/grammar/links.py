@@ -6,6 +6,7 @@ has no such word, like Korean for a dropped pronoun, has no such link.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
@@ -14,7 +15,8 @@ from heedful.data.grammar.parts import ROOT, under
 from heedful.data.grammar.words import Word
 
 
-class Link(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Link:
     """The word at index `word` belongs to the noun at index `head`; kind is "adjective", "verb" or "pronoun"."""
 
     kind: str
@@ -66,7 +68,7 @@ def _clause_relations(clause: trees.Clause, node: int) -> Iterator[Relation]:
 
 
 def _heads(subject: trees.Subject, node: int) -> list[int]:
-    if isinstance(subject, trees.Pair):
+    if isinstance(subject, trees.Coordination):
         return [under(node, parts.NOUN), under(under(node, parts.SECOND), parts.NOUN)]
     return [under(node, parts.NOUN)] if isinstance(subject, trees.NounPhrase | trees.Pronoun | trees.Anaphor) else []
 

@@ -13,12 +13,12 @@ from heedful.data.grammar.phrases import ANIMALS, FITTED, FITTING, OBJECTS, OWNE
 from heedful.data.grammar.trees import (
     Action,
     Asked,
+    Coordination,
     Degree,
     Description,
     Means,
     Naming,
     NounPhrase,
-    Pair,
     Person,
     Place,
     Pronoun,
@@ -202,7 +202,7 @@ def two_together(draw: Draw) -> Sentence:
     second = draw.other(SUBJECTS[verb], first)
     if second is object_:
         return two_together(draw)
-    pair = Pair(draw.definite(first), draw.definite(second))
+    pair = Coordination(draw.definite(first), draw.definite(second))
     return Sentence(Action(pair, verb, draw.any_phrase(object_)))
 
 

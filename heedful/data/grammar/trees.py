@@ -50,7 +50,7 @@ class Relative:
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class Coordination:
     """Two phrases joined by "and"."""
 
     first: NounPhrase
@@ -82,7 +82,7 @@ class This:
     """What the speaker points at."""
 
 
-Subject: TypeAlias = NounPhrase | Pair | Pronoun | Anaphor | Asked | This
+Subject: TypeAlias = NounPhrase | Coordination | Pronoun | Anaphor | Asked | This
 Object: TypeAlias = NounPhrase | Pronoun | Asked
 
 
@@ -160,10 +160,17 @@ def agreement(subject: Subject) -> Agreement:
         return "he" if subject.count == 1 else "they"
     if isinstance(subject, Pronoun):
         return _AGREEMENT[subject.person]
-    return "they" if isinstance(subject, Pair) else "he"
+    return "they" if isinstance(subject, Coordination) else "he"
 
 
-_AGREEMENT: dict[Person, Agreement] = {"I": "I", "you": "you", "he": "he", "she": "he", "we": "they", "they": "they"}
+_AGREEMENT: dict[Person, Agreement] = {
+    "I": "I",
+    "you": "you",
+    "he": "he",
+    "she": "he",
+    "we": "they",
+    "they": "they",
+}
 
 
 def clauses(sentence: Sentence) -> Iterator[tuple[Clause, int]]:
@@ -186,10 +193,10 @@ def phrases_and_nodes(sentence: Sentence) -> Iterator[tuple[NounPhrase, int]]:
             yield from _phrases_in(inside, under(node, part))
 
 
-_Part: TypeAlias = Subject | Object | Place | Means | None
+_Constituent: TypeAlias = Subject | Object | Place | Means | None
 
 
-def _parts(clause: Clause) -> dict[int, _Part]:
+def _parts(clause: Clause) -> dict[int, _Constituent]:
     if isinstance(clause, Description):
         return {parts.SUBJECT: clause.subject, parts.THAN: clause.than}
     if isinstance(clause, Naming):
@@ -198,7 +205,7 @@ def _parts(clause: Clause) -> dict[int, _Part]:
     return {parts.SUBJECT: clause.subject, parts.OBJECT: clause.object, **around}
 
 
-def _phrases_in(part: _Part, node: int) -> Iterator[tuple[NounPhrase, int]]:
+def _phrases_in(part: _Constituent, node: int) -> Iterator[tuple[NounPhrase, int]]:
     if isinstance(part, NounPhrase):
         yield part, node
         yield from _phrases_in(part.owner, under(node, parts.OWNER))
@@ -207,7 +214,7 @@ def _phrases_in(part: _Part, node: int) -> Iterator[tuple[NounPhrase, int]]:
             yield from _phrases_in(part.relative.other, under(under(node, parts.RELATIVE), role))
     elif isinstance(part, Place | Means):
         yield from _phrases_in(part.phrase, node)
-    elif isinstance(part, Pair):
+    elif isinstance(part, Coordination):
         yield from _phrases_in(part.first, node)
         yield from _phrases_in(part.second, under(node, parts.SECOND))
 

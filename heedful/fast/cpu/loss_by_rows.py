@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from heedful.model.parameter_count import ROWS_AT_ONCE
 from heedful.train.gradients import Objective
+from heedful.train.memory_estimate import ROWS_AT_ONCE
 
 # logits_TV, target_T → sums over rows, of which the first one is trained.
 RowSums: TypeAlias = Callable[[Tensor, Tensor], Tensor]

@@ -12,11 +12,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from heedful.config.supported_settings import NUMBERS, Capabilities, one_of
+from heedful.config.supported_settings import NUMBERS, SupportedSettings, one_of
 from heedful.model.decoding import CachedDecoder, Product, Products
 from heedful.model.interface import Decoder, TranslationModel
 
-PREPACKED = Capabilities(  # models whose steps are compared with those of plain products
+PREPACKED = SupportedSettings(  # models whose steps are compared with those of plain products
     "cannot be decoded with prepacked matrices: that takes",
     {**NUMBERS, "positions": one_of("sinusoidal", "learned")},
 )
@@ -44,7 +44,7 @@ class PackedProduct(Product):
 def prepacked_decoder(model: TranslationModel) -> Decoder[Any]:
     """The model's decoder; with packed matrices where that can be done."""
     decoder = model.new_decoder()
-    if isinstance(decoder, CachedDecoder) and can_pack(model) and PREPACKED.lack(model.config) is None:
+    if isinstance(decoder, CachedDecoder) and can_pack(model) and PREPACKED.unsupported(model.config) is None:
         for layer in decoder.layers:
             layer.products = Products(*map(PackedProduct, layer.products))
         decoder.logits = PackedProduct(decoder.logits)

@@ -47,7 +47,7 @@ class KernelGradients:
             sum_over_ranks.wait()
         return sums_2
 
-    def current(self) -> list[Tensor]:
+    def tensors(self) -> list[Tensor]:
         """All of them, in two tensors."""
         return list(self.step.mixed.gradients)
 

@@ -68,14 +68,14 @@ class MixedPrecision(Generic[Model]):
 
     def part(self, *prefixes: str) -> Part:
         """The parameters whose names begin so; they must be neighbours."""
-        matrices = _Run(self._flat_narrow, self._flat, prefixes)
-        return Part(matrices, _Run(self._flat_norms, self._flat_norms, prefixes))
+        matrices = _Neighbours(self._flat_narrow, self._flat, prefixes)
+        return Part(matrices, _Neighbours(self._flat_norms, self._flat_norms, prefixes))
 
 
 class Part:
     """Some parameters of `narrow`, and where the gradients of the same ones of `model` lie: in two tensors."""
 
-    def __init__(self, matrices: _Run, norms: _Run) -> None:
+    def __init__(self, matrices: _Neighbours, norms: _Neighbours) -> None:
         self._matrices, self._norms = matrices, norms
         self.parameters = matrices.parameters + norms.parameters
         self.gradients = matrices.gradients, norms.gradients
@@ -87,7 +87,7 @@ class Part:
         self._norms.put(gradients[split:], first=first)
 
 
-class _Run:
+class _Neighbours:
     """Neighbours among the parameters that compute, and the gradients of those that learn, as one tensor."""
 
     def __init__(self, computing: _Flat, learning: _Flat, prefixes: tuple[str, ...]) -> None:

@@ -89,7 +89,7 @@ class RequestQueue:
 
     def _by_the_plain_engine(self) -> Iterator[Numbered]:
         waiting = [(number, request) for number, request, _ in self._waiting.pop(0)]
-        return self.plain.in_runs(waiting, self.options)
+        return self.plain.search_by_length(waiting, self.options)
 
     def _searched(self, capacity: int) -> Iterator[Numbered]:
         """All that wait for this capacity, and those that come while they are under way."""

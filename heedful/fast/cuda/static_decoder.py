@@ -71,7 +71,7 @@ class StaticDecoder:
         wide = torch.promote_types(like.dtype, torch.float32)
         if isinstance(part, LearnedPositions):
             return part.weight_LD.detach().to(wide)
-        assert isinstance(part, SinusoidalPositions), f"{type(part).__name__} is not among our capabilities"
+        assert isinstance(part, SinusoidalPositions), f"{type(part).__name__} is not on the list of supported settings"
         return sinusoids(capacity, self.model.config.d_model).to(like.device, wide)
 
     def encode(self, source: Packed, row_T: Tensor, caches: Caches) -> None:

@@ -31,7 +31,7 @@ from heedful.model import checkpoint
 from heedful.model.device import choose_device
 from heedful.score.new_card import RunFacts, base_of, card_in, write_start
 from heedful.score.provenance import commit
-from heedful.score.run_history import Place, keep_base
+from heedful.score.run_history import RunPoint, keep_base
 from heedful.train.loop import EndRecord, PaceRecord, Record, Scores, StepRecord, ValidationRecord, train
 from heedful.train.processes import check_micro_batches, process_group, world_from_environment
 from heedful.train.run.finish import make_model
@@ -146,7 +146,7 @@ def _facts(trainer: Trainer) -> RunFacts:
     progress = trainer.progress
     return RunFacts(
         config=trainer.config,
-        place=Place(progress.step, progress.target_tokens, progress.seconds),
+        place=RunPoint(progress.step, progress.target_tokens, progress.seconds),
         precision=trainer.precision,
         device=trainer.device.type,
         num_processes=trainer.world.size,

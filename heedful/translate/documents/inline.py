@@ -33,7 +33,7 @@ class Element:
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class WordSpans:
     """A text, and where its words begin and end."""
 
     text: str
@@ -41,7 +41,7 @@ class Words:
     ends: tuple[int, ...]
 
     @classmethod
-    def of(cls, parts: Sequence[str]) -> Words:
+    def of(cls, parts: Sequence[str]) -> WordSpans:
         """Of spaces and units in turn, a space first and last; the words of a unit stand between spaces."""
         spans: list[tuple[int, int]] = []
         for begin, unit in zip(list(accumulate(map(len, parts), initial=0))[1::2], parts[1::2], strict=False):
@@ -71,7 +71,9 @@ def _or(other: tuple[int, ...], own: tuple[int, ...]) -> tuple[int, ...]:
     return own or other
 
 
-def put_back(elements: Sequence[Element], source: Words, target: Words, origins_J: Sequence[tuple[int, ...]]) -> str:
+def put_back(
+    elements: Sequence[Element], source: WordSpans, target: WordSpans, origins_J: Sequence[tuple[int, ...]]
+) -> str:
     """The target as HTML, with these elements of the source."""
     placing = _Placing(elements, source, target, origins_J)
     for parent in range(ROOT, len(elements)):
@@ -83,7 +85,7 @@ class _Placing:
     """Finds the range of letters of each element, parents before their children."""
 
     def __init__(
-        self, elements: Sequence[Element], source: Words, target: Words, origins_J: Sequence[tuple[int, ...]]
+        self, elements: Sequence[Element], source: WordSpans, target: WordSpans, origins_J: Sequence[tuple[int, ...]]
     ) -> None:
         self.elements, self.source, self.target, self.origins_J = elements, source, target, origins_J
         self.targets: list[list[int]] = [[] for _ in source.begins]  # of each source word

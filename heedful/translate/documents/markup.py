@@ -19,7 +19,7 @@ from itertools import accumulate, chain, groupby
 from typing import Literal
 
 from heedful.translate.alignment import Alignment
-from heedful.translate.documents.inline import ROOT, Element, Words, origins, put_back
+from heedful.translate.documents.inline import ROOT, Element, WordSpans, origins, put_back
 from heedful.translate.documents.paragraphs import Division, Document
 
 NOT_TRANSLATED = {"script", "style", "code", "pre", "kbd", "samp", "var", "textarea", "svg", "math"}
@@ -44,14 +44,14 @@ class Run:
     elements: tuple[Element, ...]
 
     @property
-    def words(self) -> Words:
+    def words(self) -> WordSpans:
         """Those of its units."""
         *spaces, last = self.document.spaces
-        return Words.of([*chain.from_iterable(zip(spaces, self.document.units, strict=True)), last])
+        return WordSpans.of([*chain.from_iterable(zip(spaces, self.document.units, strict=True)), last])
 
     def join(self, translations: Sequence[str], language: str, alignments: Sequence[Alignment | None]) -> str:
         """The run as HTML again; a translation without an alignment is taken as word for word."""
-        target = Words.of(self.document.parts(translations, language))
+        target = WordSpans.of(self.document.parts(translations, language))
         origins_J: list[tuple[int, ...]] = []
         before = 0
         for unit, translation, alignment in zip(self.document.units, translations, alignments, strict=True):

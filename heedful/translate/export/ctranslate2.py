@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from heedful.config.optional_packages import install_line
 from heedful.config.settings import FamilyConfig
-from heedful.config.supported_settings import NUMBERS, Capabilities, one_of, share_of_d_model
+from heedful.config.supported_settings import NUMBERS, SupportedSettings, one_of, share_of_d_model
 from heedful.data.atomic import explained, new_folder
 from heedful.data.tokenizer import Tokenizer
 from heedful.errors import CheckpointError, ConfigError, DeviceError
@@ -31,7 +31,7 @@ from heedful.model.transformer import Transformer
 
 MAX_POSITIONS = 1024
 QUANTIZATIONS = ("float32", "int8")
-CTRANSLATE2 = Capabilities(
+CTRANSLATE2 = SupportedSettings(
     "cannot be exported: CTranslate2 takes",
     {
         **NUMBERS,
@@ -111,7 +111,9 @@ def _positions(model: Transformer) -> npt.NDArray[np.float32]:
     positions = model.embedding.positions
     if isinstance(positions, LearnedPositions):
         return _array(positions.weight_LD)
-    assert isinstance(positions, SinusoidalPositions), f"{type(positions).__name__} is not among our capabilities"
+    assert isinstance(positions, SinusoidalPositions), (
+        f"{type(positions).__name__} is not on the list of supported settings"
+    )
     return _array(sinusoids(MAX_POSITIONS, model.config.d_model))
 
 

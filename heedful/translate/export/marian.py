@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from heedful.config.settings import DecodeConfig, ModelConfig
-from heedful.config.supported_settings import NUMBERS, Capabilities, one_of, share_of_d_model
+from heedful.config.supported_settings import NUMBERS, SupportedSettings, one_of, share_of_d_model
 from heedful.data.atomic import explained, new_folder
 from heedful.data.tokenizer import Tokenizer
 from heedful.errors import CheckpointError
@@ -29,7 +29,7 @@ from heedful.model.transformer import Transformer
 
 MAX_POSITIONS = 1024
 PAD, PAD_BIAS = "<pad>", -1e9
-MARIAN = Capabilities(
+MARIAN = SupportedSettings(
     "cannot be exported: Marian takes",
     {**NUMBERS, "d_k": share_of_d_model, "d_v": share_of_d_model, "positions": one_of("sinusoidal")},
 )

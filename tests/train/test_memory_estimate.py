@@ -15,9 +15,10 @@ from torch.profiler import ProfilerActivity, profile
 
 from heedful.config.setting_layers import resolve
 from heedful.config.settings import Config
-from heedful.model.parameter_count import memory_estimate
 from heedful.model.transformer import Transformer
+from heedful.train import memory_estimate as memory
 from heedful.train.batching import Batch, make_batch
+from heedful.train.memory_estimate import memory_estimate
 from heedful.train.processes import World
 from heedful.train.trainer import Trainer
 from tests.memory_shards import shards
@@ -50,7 +51,7 @@ def num_bytes(tensors: list[Tensor]) -> int:
 def test_weights_gradients_moments_and_average_are_counted_to_the_byte(ema_decay: float) -> None:
     trainer = new_trainer(config(ema_decay=ema_decay), 56)
     trainer.step([full_batch()])
-    weights, gradients = list(trainer.model.parameters()), trainer.gradients.current()
+    weights, gradients = list(trainer.model.parameters()), trainer.gradients.tensors()
     moments = [state[key] for state in trainer.optimizer.state.values() for key in ("exp_avg", "exp_avg_sq")]
     averages = trainer.average.averages if trainer.average else []
     assert len(averages) == (len(weights) if ema_decay else 0)
@@ -67,7 +68,7 @@ def test_logits_and_activations_are_the_peak_of_a_step(
     if device == "cuda":
         monkeypatch.setattr("heedful.fast.training.fast_gradients", lambda *_, **__: None)
     monkeypatch.setattr("heedful.fast.cpu.loss_by_rows.ROWS_AT_ONCE", 48)
-    monkeypatch.setattr("heedful.model.parameter_count.ROWS_AT_ONCE", 48)
+    monkeypatch.setattr(memory, "ROWS_AT_ONCE", 48)
     trainer, vocab_size = new_trainer(config(r_drop=r_drop), 10_000), 10_000
     trainer.step([full_batch()])
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as record:

@@ -14,7 +14,7 @@ from heedful.translate.translation import Translator
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Pair:
+class LanguagePair:
     """A language pair in one direction, and its translator."""
 
     translator: Translator
@@ -32,9 +32,11 @@ class Pair:
         return self.translator.target_language
 
 
-def load_pairs(models: Sequence[Path | Translator], *, device: str = "auto", engine: str = "auto") -> list[Pair]:
+def load_pairs(
+    models: Sequence[Path | Translator], *, device: str = "auto", engine: str = "auto"
+) -> list[LanguagePair]:
     """Load the models of all pairs; a `Translator` is used as it is."""
-    pairs = [Pair(model) for model in models if isinstance(model, Translator)]
+    pairs = [LanguagePair(model) for model in models if isinstance(model, Translator)]
     folders: dict[tuple[str, str], list[Path]] = {}
     for model in models:
         if isinstance(model, Path):
@@ -43,12 +45,12 @@ def load_pairs(models: Sequence[Path | Translator], *, device: str = "auto", eng
     for names in folders.values():
         home = find_model(names[0]).config.parent
         translator = Translator.load(*names, device=device, engine=engine)
-        pairs.append(Pair(translator, names[0], language_detection.load(home)))
+        pairs.append(LanguagePair(translator, names[0], language_detection.load(home)))
     _check_languages(pairs)
     return pairs
 
 
-def _check_languages(pairs: Sequence[Pair]) -> None:
+def _check_languages(pairs: Sequence[LanguagePair]) -> None:
     if not pairs:
         raise ConfigError("no model is given")
     for pair in pairs:
