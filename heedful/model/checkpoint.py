@@ -149,6 +149,12 @@ def last_whole(run: Path) -> Path | None:
     return next((folder for folder in reversed(folders) if is_whole(folder)), None)
 
 
+def resume_step(run: Path) -> int:
+    """The step of the checkpoint that a run goes on from; 0 if there is none."""
+    last = last_whole(run)
+    return int(last.name.removeprefix("step-")) if last else 0
+
+
 def load_snapshot(folder: Path) -> Snapshot:
     """Read a whole checkpoint."""
     state = load_state(folder)
@@ -238,10 +244,9 @@ def average(paths: Sequence[Path]) -> dict[str, Tensor]:
     return {name: (total / len(paths)).to(first[name].dtype) for name, total in sums.items()}
 
 
-def weights_to_average(run: Path, *, last: int, every: int) -> list[Path]:
-    """Of a run that has ended the last checkpoint, wherever that was, and those before it at multiples of `every`."""
-    *earlier, end = checkpoint_steps(run)
-    regular = [step for step in earlier if step > 0 and step % every == 0]
+def weights_to_average(run: Path, end: int, *, last: int, every: int) -> list[Path]:
+    """Of a run that has ended at a step: that checkpoint, and those before it at multiples of `every`."""
+    regular = [step for step in checkpoint_steps(run) if 0 < step < end and step % every == 0]
     return [step_folder(run, step) / WEIGHTS for step in [*regular, end][-last:]]
 
 

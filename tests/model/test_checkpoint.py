@@ -155,14 +155,14 @@ def test_pruning_keeps_what_resume_and_average_need(tmp_path: Path) -> None:
     assert checkpoint.checkpoint_steps(tmp_path) == [20, 30, 40, 47]
     whole = [step for step in (20, 30, 40, 47) if checkpoint.is_whole(step_folder(tmp_path, step))]
     assert whole == [40, 47]
-    paths = checkpoint.weights_to_average(tmp_path, last=3, every=10)
+    paths = checkpoint.weights_to_average(tmp_path, 47, last=3, every=10)
     assert checkpoint.average(paths)["w"].tolist() == [(30 + 40 + 47) / 3] * 3, "where the run ended is one of them"
 
 
 def test_the_weights_that_a_fine_tuned_run_began_with_are_never_averaged(tmp_path: Path) -> None:
     for step in (0, 10, 20):
         save_checkpoint(tmp_path, step, snapshot(step))
-    paths = checkpoint.weights_to_average(tmp_path, last=5, every=10)
+    paths = checkpoint.weights_to_average(tmp_path, 20, last=5, every=10)
     assert [path.parent for path in paths] == [step_folder(tmp_path, step) for step in (10, 20)]
     checkpoint.prune_checkpoints(tmp_path, TrainConfig(keep_checkpoints=1, average_last=5, checkpoint_steps=10))
     assert checkpoint.checkpoint_steps(tmp_path) == [10, 20]
@@ -197,7 +197,9 @@ def test_the_average_is_rounded_once(tmp_path: Path) -> None:
 
 def test_without_a_regular_checkpoint_the_newest_is_the_average(tmp_path: Path) -> None:
     save_checkpoint(tmp_path, 7, snapshot(7.0))
-    assert checkpoint.weights_to_average(tmp_path, last=5, every=10) == [step_folder(tmp_path, 7) / "model.safetensors"]
+    assert checkpoint.weights_to_average(tmp_path, 7, last=5, every=10) == [
+        step_folder(tmp_path, 7) / "model.safetensors"
+    ]
 
 
 def test_averaging_other_tensors_is_refused(tmp_path: Path) -> None:

@@ -186,7 +186,7 @@ def test_checkpoints_by_the_clock_serve_resume_and_not_the_average(tmp_path: Pat
     records = run(config(checkpoint_minutes=1e-9, steps=23), tmp_path)
     assert steps_of(records, CheckpointRecord) == list(range(1, 24))
     assert checkpoint_steps(tmp_path) == [10, 20, 22, 23]
-    assert [path.parent.name[-2:] for path in weights_to_average(tmp_path, last=5, every=10)] == ["10", "20", "23"]
+    assert [path.parent.name[-2:] for path in weights_to_average(tmp_path, 23, last=5, every=10)] == ["10", "20", "23"]
 
 
 def test_a_checkpoint_between_two_records_counts_the_skipped_steps_before_it(tmp_path: Path) -> None:

@@ -288,6 +288,16 @@ def test_fewer_steps_than_are_done_are_refused_and_as_many_end_the_run(text: Pat
     assert ended.model is not None
 
 
+def test_steps_are_counted_from_the_checkpoint_that_a_run_goes_on_from(text: Path, tmp_path: Path) -> None:
+    run = start(tmp_path / "run", files(text), {"train": {"steps": 25}})[0].run
+    (step_folder(run, 25) / "state.json").unlink()
+    with pytest.raises(ConfigError, match=r"is already at step 20; train\.steps=20 ends it there"):
+        start(run, {"train": {"steps": 19}})
+    ended, _, said = start(run, {"train": {"steps": 20}})
+    assert ended.step == 20
+    assert said[-1].endswith("checkpoints: step-00000010, step-00000020"), "not the later one"
+
+
 def stopped_at(asked: int, run: Path, *layers: Layer) -> Outcome:
     """A start that is stopped when it asks for the nth time whether it shall."""
     asks = itertools.count(1)
@@ -982,7 +992,8 @@ def test_a_run_begins_with_its_cautions_and_goes_on_without(text: Path, tmp_path
     for steps, warned in ((2, True), (3, False)):
         _, _, said = start(tmp_path / "run", files(text), {"train": {"steps": steps}})
         found = [line for line in said if line.startswith("warning: ")]
-        assert all(said.index(line) < said.index("training begins: 2 steps on cpu") for line in found)
+        first = next(number for number, line in enumerate(said) if not line.startswith("warning: "))
+        assert said[:first] == found, "they come before the text is prepared, which may take long"
         assert any("never leaves the warm-up" in line for line in found) == warned
         assert ("training begins: 2 steps on cpu" in said) == warned
 

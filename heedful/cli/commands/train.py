@@ -128,11 +128,11 @@ def _dry_run(plan: Plan, nproc: int) -> None:
 def _time(plan: Plan, vocab_size: int, nproc: int) -> str:
     """How long this machine will take for the steps that are to be done, if it has the device."""
     from heedful.errors import DeviceError, about, counted
-    from heedful.model.checkpoint import checkpoint_steps
+    from heedful.model.checkpoint import resume_step
     from heedful.model.device import choose_device
     from heedful.train.time_estimate import estimate
 
-    steps = plan.config.train.steps - max(checkpoint_steps(plan.run), default=0)
+    steps = plan.config.train.steps - resume_step(plan.run)
     if steps <= 0:
         return f"none: all {counted(plan.config.train.steps, 'step')} are done"
     try:

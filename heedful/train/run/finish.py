@@ -21,7 +21,7 @@ from heedful.translate.export.cache import keep_cache
 
 def make_model(run: Path, facts: RunFacts, say: Callable[[str], None]) -> None:
     """Average the weights and write `model/`, which is replaced when all of it is there."""
-    model, paths = run / MODEL, _weights_to_average(run, facts.config, say)
+    model, paths = run / MODEL, _weights_to_average(run, facts, say)
     with held_in_turn(model), explained(model, CheckpointError), replaced_folder(model) as folder:
         checkpoint.write_model(folder, checkpoint.average(paths), facts.config, run / TOKENIZER)
         _fit_language_id(run, facts.config, folder)
@@ -30,13 +30,13 @@ def make_model(run: Path, facts: RunFacts, say: Callable[[str], None]) -> None:
         keep_cache(model, folder)
 
 
-def _weights_to_average(run: Path, config: Config, say: Callable[[str], None]) -> list[Path]:
+def _weights_to_average(run: Path, facts: RunFacts, say: Callable[[str], None]) -> list[Path]:
     """The last checkpoints; a moving average of the weights is an average already."""
-    train = config.train
+    train, end = facts.config.train, facts.place.step
     if train.ema_decay:
         say(f"the model is the moving average of the weights (train.ema_decay = {train.ema_decay})")
-        return [checkpoint.step_folder(run, checkpoint.checkpoint_steps(run)[-1]) / checkpoint.WEIGHTS]
-    paths = checkpoint.weights_to_average(run, last=train.average_last, every=train.checkpoint_steps)
+        return [checkpoint.step_folder(run, end) / checkpoint.WEIGHTS]
+    paths = checkpoint.weights_to_average(run, end, last=train.average_last, every=train.checkpoint_steps)
     names = ", ".join(path.parent.name for path in paths)
     say(f"averaging {len(paths)} of at most {train.average_last} checkpoints: {names}")
     return paths

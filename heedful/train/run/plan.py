@@ -1,7 +1,7 @@
-"""What a start of training does: decided from the user's request and the run folder, before anything is written.
+"""Decides what a start of training does, from the user's request and the run folder; it writes nothing.
 
-A mistake that shows without much reading is refused here and leaves no trace. This module reads settings, names of
-files, the small validation text and what the run folder holds.
+Mistakes that can be found quickly are refused here, so they leave no trace. This module reads the settings, the names
+of the text files, the validation text, which is small, and the run folder.
 """
 
 from __future__ import annotations
@@ -26,40 +26,41 @@ from heedful.model.checkpoint import ModelFiles
 from heedful.model.device import choose_device
 from heedful.score.run_history import read_base, read_starts
 from heedful.train.cautions import cautions_at_start, cautions_of_new_weights
+from heedful.train.run.interruption import is_launched
 from heedful.train.run.settings import Settings, settings_of_start
 from heedful.train.run.text import check_text, missing_text
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingRequest:
-    """What a user asks for: a run folder, settings in layers, and where to compute."""
+    """What the user asks for: a run folder, layers of settings, and a device."""
 
     run: Path
     preset: str | None = None
     layers: tuple[Layer, ...] = ()  # flags and --set; later ones win
-    from_model: Path | None = None  # to fine-tune
+    from_model: Path | None = None  # the model to fine-tune
     device: str = "auto"
     recipe: Path | None = None
-    name: str = ""  # on the model's card; empty: that of the recipe, or of the run folder
+    name: str = ""  # for the model's card; if empty, the name of the recipe, or of the run folder
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a start does, in which folder, and from which weights."""
+    """What a start does: in which folder, with which settings, from which weights."""
 
     run: Path
     config: Config
-    device: str  # as it was asked for
-    device_type: str  # cpu, cuda or mps; one that is named need not be here, so that a plan can be made anywhere
-    name: str  # on the model's card
-    precision: str  # what train.precision = auto meant at the last start; auto if that is not known
+    device: str  # as the user named it
+    device_type: str  # cpu, cuda or mps; a named device may be missing here, so a plan can be made on any machine
+    name: str  # for the model's card
+    precision: str  # what train.precision = auto meant at the last start, or auto if that is unknown
     base: ModelFiles | None  # the model to fine-tune; not read if the run has a checkpoint
-    has_exact_vocab_size: bool  # the user named it; else the text may not fill it
-    messages: tuple[str, ...]  # to tell the user: what changed, and warnings
+    has_exact_vocab_size: bool  # the user set the size; otherwise a small text may give a smaller vocabulary
+    messages: tuple[str, ...]  # for the user: what has changed, and warnings
 
 
 def decide(request: TrainingRequest) -> Plan:
-    """Decide what this start does; nothing is written."""
+    """Decide what this start does, without writing anything."""
     run = request.run
     _refuse_unreadable_checkpoints(run)
     base = _base(request)
@@ -82,12 +83,12 @@ def decide(request: TrainingRequest) -> Plan:
         precision=_precision_of_last_start(run),
         base=base,
         has_exact_vocab_size="tokenizer.vocab_size" in settings.given,
-        messages=tuple(_messages(request, settings, config, device_type)),
+        messages=() if is_launched() else tuple(_messages(request, settings, config, device_type)),
     )
 
 
 def _base(request: TrainingRequest) -> ModelFiles | None:
-    """The model to fine-tune; it may be gone once the run has a checkpoint of its own."""
+    """The model to fine-tune. Once the run has its own checkpoint, that model may be gone."""
     if request.from_model is None:
         return None
     if checkpoint.last_whole(request.run) and not request.from_model.exists():
@@ -99,7 +100,7 @@ def _base(request: TrainingRequest) -> ModelFiles | None:
 
 
 def _settings(request: TrainingRequest, base: ModelFiles | None) -> Settings:
-    """Those of preset, recipe, model to fine-tune and flags, or of the run that exists."""
+    """The settings of a new run come from preset, recipe, model and flags; an existing run keeps its own."""
     preset_name, recipe = read_recipe(request.recipe) if request.recipe else (None, {})
     of_model = [_layer_of_model(base)] if base else []
     preset_name = request.preset or preset_name
@@ -109,14 +110,14 @@ def _settings(request: TrainingRequest, base: ModelFiles | None) -> Settings:
 
 
 def _layer_of_model(base: ModelFiles) -> Layer:
-    """Fine-tuning takes sizes, tokenizer and languages from the model that it starts from."""
+    """Fine-tuning takes sizes, tokenizer and languages from the model that it starts with."""
     config = to_layer(checkpoint.load_config(base.config))
     languages = {name: config["data"][name] for name in ("source_language", "target_language")}
     return {"model": config["model"], "tokenizer": {"model": str(base.tokenizer)}, "data": languages}
 
 
 def _with_size_of_tokenizer(run: Path, settings: Settings) -> Config:
-    """A tokenizer that is reused keeps its size: a preset's is ignored, and another one that was given is refused."""
+    """A reused tokenizer keeps its size: the preset's size is ignored, a different size from the user is refused."""
     config, own = settings.config, run / TOKENIZER
     if not config.tokenizer.model:
         return config
@@ -132,7 +133,7 @@ def _with_size_of_tokenizer(run: Path, settings: Settings) -> Config:
 
 
 def _with_languages(config: Config) -> Config:
-    """Languages that are not set are taken from the names of the files."""
+    """Languages that are not set follow from the file names."""
     data = config.data
     source, target = languages_of(data.source, data.target)
     data = msgspec.structs.replace(
@@ -142,7 +143,7 @@ def _with_languages(config: Config) -> Config:
 
 
 def _precision_of_last_start(run: Path) -> str:
-    """A run keeps the precision that `auto` gave it, on whichever device it goes on; on a CPU that is fp32."""
+    """A run keeps the precision that `auto` gave it, even on another device. If none is recorded, a CPU had fp32."""
     last = checkpoint.last_whole(run)
     if last is None:
         return "auto"
@@ -155,7 +156,7 @@ def _precision_of_last_start(run: Path) -> str:
 
 
 def _refuse_unreadable_checkpoints(run: Path) -> None:
-    """Behind a link to a missing disk, or in a folder without permission, they would look like none."""
+    """With a broken link or without permission, a run with checkpoints would look like one that has none."""
     folder = run / CHECKPOINTS
     if os.path.lexists(folder):
         try:
@@ -167,7 +168,7 @@ def _refuse_unreadable_checkpoints(run: Path) -> None:
 
 
 def _refuse_other_sizes(path: Path | None, base: ModelFiles, config: Config) -> None:
-    """A model that is fine-tuned keeps its sizes; dropout may change."""
+    """Fine-tuning keeps the model's sizes; dropout may change."""
     own = checkpoint.load_config(base.config)
     before, after = (msgspec.structs.replace(config, model=each.model.spelled_out) for each in (own, config))
     for name, (has, wanted) in differences(before, after).items():
@@ -178,7 +179,7 @@ def _refuse_other_sizes(path: Path | None, base: ModelFiles, config: Config) -> 
 
 
 def _refuse_to_replace_the_model(run: Path) -> None:
-    """A finished model is not replaced by one that has just begun."""
+    """A finished model is never replaced by one that has just begun to train."""
     if (run / MODEL / checkpoint.WEIGHTS).exists() and checkpoint.last_whole(run) is None:
         raise CheckpointError(
             f"{run}: its model is here, but no checkpoint to go on from, and to begin anew would replace it; take a "
@@ -187,15 +188,15 @@ def _refuse_to_replace_the_model(run: Path) -> None:
 
 
 def _refuse_to_forget_the_base(request: TrainingRequest) -> None:
-    """A run that was killed before its first checkpoint must be told again what it begins from."""
+    """A fine-tuning run that was killed before its first checkpoint needs --from again."""
     run, base = request.run, read_base(request.run)
     if base and request.from_model is None and has_begun(run) and checkpoint.last_whole(run) is None:
         raise ConfigError(f"{run} was to begin from {base.name}, and has no checkpoint yet; name it with --from")
 
 
 def _refuse_to_take_steps_back(run: Path, settings: Settings) -> None:
-    """As many steps as are done end the run where it stands; fewer are refused."""
-    steps, done = settings.config.train.steps, max(checkpoint.checkpoint_steps(run), default=0)
+    """Fewer steps than the run has done are refused; exactly as many end it there."""
+    steps, done = settings.config.train.steps, checkpoint.resume_step(run)
     if "train.steps" in settings.changed and steps < done:
         raise ConfigError(
             f"train.steps = {steps}, but the run {run} is already at step {done}; "
@@ -207,7 +208,7 @@ def _refuse_to_take_steps_back(run: Path, settings: Settings) -> None:
 
 
 def _messages(request: TrainingRequest, settings: Settings, config: Config, device_type: str) -> Iterator[str]:
-    for name in missing_text(request.run, config.data):  # training refuses it; a dry run goes on
+    for name in missing_text(request.run, config.data):  # training stops at this; a dry run does not
         yield f"warning: {name}: no such file; training needs it"
     yield from settings.scaled
     for name, (before, after) in settings.changed.items():
@@ -227,8 +228,8 @@ def _plain(value: object) -> str:
 
 
 def _rate_rises_again(run: Path, settings: Settings) -> bool:
-    """Whether the run had begun to cool down for an end that has moved."""
-    last, train = max(checkpoint.checkpoint_steps(run), default=1), settings.config.train
+    """Whether the run has begun its cooldown, and its last step has now been moved further away."""
+    last, train = max(1, checkpoint.resume_step(run)), settings.config.train
     if last >= train.steps:
         return False
     now = {"steps": train.steps, "cooldown_steps": train.cooldown_steps}
@@ -237,7 +238,7 @@ def _rate_rises_again(run: Path, settings: Settings) -> bool:
 
 
 def _unread_model(request: TrainingRequest) -> Iterator[str]:
-    """A run with a checkpoint goes on from it; naming another model than the one it began from has no effect."""
+    """A run with a checkpoint goes on from there; warn if --from names another model than it began with."""
     files, base = _base(request), read_base(request.run)
     if files is None or (base and checkpoint.weights_digest(files.weights) == base.weights_sha256):
         return

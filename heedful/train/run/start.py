@@ -95,15 +95,17 @@ def prepare_run(plan: Plan, *, say: Say) -> None:
 
 
 def _prepare(plan: Plan, say: Say) -> None:
-    """Text → numbers. After that the run has the plan's settings: nothing can refuse them any more."""
+    """Make tokenizer and shards; then record the plan's settings, as nothing can refuse them any more."""
     tidy_run(plan.run)
     card_in(plan.run / MODEL)  # raises if it cannot be read, as it could not be replaced in the end
     if not has_begun(plan.run):
         _begin(plan)
     if checkpoint.last_whole(plan.run) is None:
         keep_base(plan.run, base_of(plan.base) if plan.base else None)
+    for message in plan.messages:  # before the text, which may take minutes
+        say(message)
     prepare_text(plan.run, plan.config, has_exact_vocab_size=plan.has_exact_vocab_size, say=say)
-    _keep_settings(plan, say)
+    write_config(plan.run, plan.config)
 
 
 def _begin(plan: Plan) -> None:
@@ -112,12 +114,6 @@ def _begin(plan: Plan) -> None:
     if not (config.is_file() and config.read_bytes() == to_toml(plan.config).encode()):
         (plan.run / TOKENIZER).unlink(missing_ok=True)
     write_config(plan.run, plan.config)
-
-
-def _keep_settings(plan: Plan, say: Say) -> None:
-    write_config(plan.run, plan.config)
-    for message in plan.messages:
-        say(message)
 
 
 def _train(
