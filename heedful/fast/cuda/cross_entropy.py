@@ -10,7 +10,7 @@ held in float32. The gradients are made in the forward pass, for a loss gradient
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 import triton
@@ -22,6 +22,12 @@ from heedful.fast.cuda.sums import accumulator, wide
 CHUNK_BYTES = 2**31  # of logits; base (25,000 rows of 37,000 words in bf16) is one chunk
 BLOCK_COLUMNS = 8192
 NUM_WARPS = 8
+
+LossRows: TypeAlias = Callable[[slice, Tensor, bool], None]
+"""Which rows, their logits, and whether their gradient is to take the logits' place."""
+
+LossSums: TypeAlias = Callable[[], tuple[Tensor, ...]]
+"""The sums of what a `LossRows` has written."""
 
 
 @triton.jit
@@ -129,11 +135,8 @@ def product(a: Tensor, b: Tensor, sum_so_far: Tensor | None, dtype: torch.dtype)
     return torch.addmm(sum_so_far, a, b, out_dtype=dtype, out=sum_so_far)
 
 
-class ProjectedLoss(torch.autograd.Function):
-    """Sums over rows of what `loss_rows` makes of their logits, chunk by chunk; it leaves the loss's gradient there.
-
-    `sums` adds up what `loss_rows` has written; the first sum is the one with the gradient.
-    """
+class _ProjectedLoss(torch.autograd.Function):
+    """What `projected_loss` computes; the gradients are made forward."""
 
     @staticmethod
     def forward(
@@ -141,8 +144,8 @@ class ProjectedLoss(torch.autograd.Function):
         hidden_TD: Tensor,
         weight_VD: Tensor,
         with_gradient: bool,
-        loss_rows: Callable[[slice, Tensor], None],
-        sums: Callable[[], tuple[Tensor, ...]],
+        loss_rows: LossRows,
+        sums: LossSums,
     ) -> tuple[Tensor, ...]:
         num_rows, narrow_VD = hidden_TD.size(0), weight_VD.to(hidden_TD.dtype)
         chunk_rows = max(1, CHUNK_BYTES // (weight_VD.size(0) * hidden_TD.element_size()))
@@ -152,7 +155,7 @@ class ProjectedLoss(torch.autograd.Function):
         for begin in range(0, num_rows, chunk_rows):
             rows = slice(begin, min(begin + chunk_rows, num_rows))
             logits_TV = hidden_TD[rows] @ narrow_VD.T
-            loss_rows(rows, logits_TV)
+            loss_rows(rows, logits_TV, with_gradient)
             if with_gradient:
                 torch.mm(logits_TV, narrow_VD, out=grad_hidden_TD[rows])
                 grad_weight_VD = product(logits_TV.T, hidden_TD[rows], grad_weight_VD, sum_dtype)
@@ -169,9 +172,17 @@ class ProjectedLoss(torch.autograd.Function):
         return scaled_TD, (grad_weight_VD * grads[0]).to(ctx.weight_dtype), None, None, None
 
 
-def needs_gradient(hidden_TD: Tensor, weight_VD: Tensor) -> bool:
-    """Whether there will be a backward pass."""
-    return torch.is_grad_enabled() and (hidden_TD.requires_grad or weight_VD.requires_grad)
+def projected_loss(hidden_TD: Tensor, weight_VD: Tensor, loss_rows: LossRows, sums: LossSums) -> tuple[Tensor, ...]:
+    """Sums over rows of what `loss_rows` makes of their logits, chunk by chunk.
+
+    If there will be a backward pass, it leaves the loss's gradient in the place of the logits. `sums` adds up what it
+    has written; the first sum is the one with the gradient.
+    """
+    with_gradient = torch.is_grad_enabled() and (hidden_TD.requires_grad or weight_VD.requires_grad)
+    found: tuple[Tensor, ...] = _ProjectedLoss.apply(  # type: ignore[no-untyped-call]
+        hidden_TD, weight_VD, with_gradient, loss_rows, sums
+    )
+    return found
 
 
 def projected_cross_entropy(
@@ -181,11 +192,11 @@ def projected_cross_entropy(
 
     The second is for the record; no gradient flows through it.
     """
-    with_gradient, num_columns = needs_gradient(hidden_TD, weight_VD), weight_VD.size(0)
+    num_columns = weight_VD.size(0)
     smoothed_T = hidden_TD.new_empty(hidden_TD.size(0), dtype=wide(hidden_TD.dtype))
     nll_T = torch.empty_like(smoothed_T)
 
-    def loss_rows(rows: slice, logits_TV: Tensor) -> None:
+    def loss_rows(rows: slice, logits_TV: Tensor, with_gradient: bool) -> None:
         _loss_row[(logits_TV.size(0),)](
             logits_TV, target_T[rows], smoothed_T[rows], nll_T[rows],
             NUM_COLUMNS=num_columns, SMOOTHING=label_smoothing, WITH_GRADIENT=with_gradient,
@@ -193,7 +204,5 @@ def projected_cross_entropy(
             BLOCK=min(BLOCK_COLUMNS, triton.next_power_of_2(num_columns)), num_warps=NUM_WARPS,
         )  # fmt: skip
 
-    smoothed, nll = ProjectedLoss.apply(  # type: ignore[no-untyped-call]
-        hidden_TD, weight_VD, with_gradient, loss_rows, lambda: (smoothed_T.sum(), nll_T.sum())
-    )
+    smoothed, nll = projected_loss(hidden_TD, weight_VD, loss_rows, lambda: (smoothed_T.sum(), nll_T.sum()))
     return smoothed, nll

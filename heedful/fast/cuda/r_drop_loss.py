@@ -16,16 +16,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from heedful.fast.cuda.cross_entropy import (
-    NUM_WARPS,
-    ProjectedLoss,
-    clear_row,
-    exp,
-    log,
-    needs_gradient,
-    smoothed_loss,
-    weigh,
-)
+from heedful.fast.cuda.cross_entropy import NUM_WARPS, clear_row, exp, log, projected_loss, smoothed_loss, weigh
 from heedful.fast.cuda.sums import accumulator, wide
 
 BLOCK_COLUMNS = 4096  # of two rows
@@ -113,12 +104,11 @@ def projected_twin_loss(
 
     Twins are twins of one another. No gradient flows through the second and the third.
     """
-    with_gradient, num_columns = needs_gradient(hidden_TD, weight_VD), weight_VD.size(0)
-    narrow_VD = weight_VD.detach().to(hidden_TD.dtype)
+    num_columns, narrow_VD = weight_VD.size(0), weight_VD.detach().to(hidden_TD.dtype)
     smoothed_T = hidden_TD.new_empty(hidden_TD.size(0), dtype=wide(hidden_TD.dtype))
     nll_T, divergence_T = torch.empty_like(smoothed_T), torch.empty_like(smoothed_T)
 
-    def loss_rows(rows: slice, logits_TV: Tensor) -> None:
+    def loss_rows(rows: slice, logits_TV: Tensor, with_gradient: bool) -> None:
         twins_TV = hidden_TD.index_select(0, twin_T[rows]) @ narrow_VD.T
         _twin_loss_row[(logits_TV.size(0),)](
             logits_TV, twins_TV, target_T[rows], smoothed_T[rows], nll_T[rows], divergence_T[rows],
@@ -131,7 +121,5 @@ def projected_twin_loss(
         smoothed = smoothed_T.sum()
         return smoothed + 0.5 * r_drop * divergence_T.sum(), smoothed, nll_T.sum()
 
-    trained, smoothed, nll = ProjectedLoss.apply(  # type: ignore[no-untyped-call]
-        hidden_TD, weight_VD, with_gradient, loss_rows, sums
-    )
+    trained, smoothed, nll = projected_loss(hidden_TD, weight_VD, loss_rows, sums)
     return trained, smoothed, nll
