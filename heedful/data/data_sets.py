@@ -91,6 +91,8 @@ def _texts(
 # ------------------------------------------------------------------------------------------------------------- Multi30k
 
 _MULTI30K = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1"
+_MULTI30K_LANGUAGES = ("en", "de", "fr")
+_MULTI30K_FILES = [(part, language) for part in ("train", "val") for language in _MULTI30K_LANGUAGES]
 _MULTI30K_TESTS = "multi30k_test_sets_d3ec2a38.tar.gz"
 _MULTI30K_SAME = {
     "train.en": "460a15fbd157e34a7a9957ee388c1ca247fe47af3ef25fb50442af6c274e0fc6",
@@ -109,19 +111,15 @@ _MULTI30K_SAME = {
 
 
 def _multi30k_split(split: str, lines: int, download: str, member: str = "") -> Split:
-    same_as = {language: _MULTI30K_SAME[f"{split}.{language}"] for language in ("en", "de", "fr")}
-    return Split(texts=_texts(("en", "de", "fr"), (download, member), same_as=same_as), lines=lines)
+    same_as = {language: _MULTI30K_SAME[f"{split}.{language}"] for language in _MULTI30K_LANGUAGES}
+    return Split(texts=_texts(_MULTI30K_LANGUAGES, (download, member), same_as=same_as), lines=lines)
 
 
 MULTI30K = DataSet(
     name="multi30k",
     about="picture captions in English, German and French (task 1, raw); for non-commercial research and education",
     downloads=(
-        *(
-            Download(url=f"{_MULTI30K}/raw/{part}.{lang}.gz")
-            for part in ("train", "val")
-            for lang in ("en", "de", "fr")
-        ),
+        *(Download(url=f"{_MULTI30K}/raw/{part}.{language}.gz") for part, language in _MULTI30K_FILES),
         Download(url=f"{_MULTI30K}/{_MULTI30K_TESTS}", md5="9cf8f22d57fee2ca2af3c682dfdc525b"),
     ),
     splits={

@@ -168,13 +168,11 @@ def _one_line(reason: object) -> str:
 
 def _check(path: Path, download: Download, before: Fetched | None, url: str, *, is_ours: bool) -> Fetched:
     """Compare a download with its published digest, or with the digest that it had the first time."""
-    digests = {kind: _digest(path, kind) for kind in ("sha256", "md5") if kind == "sha256" or download.md5}
-    expected = {"sha256": download.sha256, "md5": download.md5} if download.sha256 or download.md5 else {}
-    if not expected and before:
-        expected = {"sha256": before.sha256}
-    size, published = path.stat().st_size, bool(download.sha256 or download.md5)
-    found = {"size": str(size)} | digests
-    expected |= {"size": str(download.size)} if download.size else {}
+    size, digest, published = path.stat().st_size, _digest(path, "sha256"), bool(download.sha256 or download.md5)
+    found = {"sha256": digest, "md5": _digest(path, "md5") if download.md5 else "", "size": str(size)}
+    expected = {"sha256": download.sha256, "md5": download.md5, "size": str(download.size or "")}
+    if before and not published:
+        expected["sha256"] = before.sha256
     for kind, value in expected.items():
         if value and found[kind] != value:
             if is_ours:
@@ -182,7 +180,7 @@ def _check(path: Path, download: Download, before: Fetched | None, url: str, *, 
             what = "it was removed; try again" if is_ours else "remove it, and run the command again"
             since = "what it was the first time" if kind == "sha256" and not published else "as published"
             raise DataError(f"{path}: its {kind} is {found[kind]}, not {value} ({since}); {what}")
-    return Fetched(url, size, digests["sha256"], published)
+    return Fetched(url, size, digest, published)
 
 
 def _digest(path: Path, kind: str) -> str:

@@ -18,20 +18,9 @@ from heedful.data.languages import base_language, is_code
 from heedful.data.stdio import STDIN, input_lines
 from heedful.data.text_files import language_of, read_lines, refuse_tsv
 from heedful.errors import DataError, counted
+from heedful.score import scores
 from heedful.score.paper_bleu import multi30k_bleu, paper_bleu
 from heedful.score.report import Perplexity, Report
-from heedful.score.scores import (
-    MAX_RESAMPLED_LINES,
-    NUM_RESAMPLES,
-    Bleu,
-    References,
-    TokenizerChoice,
-    bleu,
-    choose_tokenizer,
-    chrf,
-    language_of_letters,
-    ter,
-)
 
 
 class _Translation(Protocol):
@@ -99,9 +88,9 @@ def evaluate_model(
     return _report([translation.text for translation in translations], targets, language)
 
 
-def validation_bleu(hypotheses: Sequence[str], references: References, *, language: str = "") -> Bleu:
+def validation_bleu(hypotheses: Sequence[str], references: scores.References, *, language: str = "") -> scores.Bleu:
     """BLEU alone and without an interval: what training asks for, every few minutes."""
-    return bleu(hypotheses, references, tokenizer=choose_tokenizer(language).name)
+    return scores.bleu(hypotheses, references, tokenizer=scores.choose_tokenizer(language).name)
 
 
 def perplexity(total_negative_log_likelihood: float, num_tokens: int) -> float:
@@ -158,17 +147,17 @@ def checked(
     return lines, targets
 
 
-def _report(hypotheses: Sequence[str], references: References, language: str) -> Report:
-    tokenizer, paper, multi30k = choose_tokenizer(language), paper_bleu(language), multi30k_bleu(language)
-    num = NUM_RESAMPLES if len(hypotheses) <= MAX_RESAMPLED_LINES else 0
+def _report(hypotheses: Sequence[str], references: scores.References, language: str) -> Report:
+    tokenizer, paper, multi30k = scores.choose_tokenizer(language), paper_bleu(language), multi30k_bleu(language)
+    num = scores.NUM_RESAMPLES if len(hypotheses) <= scores.MAX_RESAMPLED_LINES else 0
     return Report(
         num_lines=len(hypotheses),
         num_references=len(references),
         language=base_language(language),
         tokenizer=tokenizer,
-        bleu=bleu(hypotheses, references, tokenizer=tokenizer.name, num_resamples=num),
-        chrf=chrf(hypotheses, references, num_resamples=num),
-        ter=ter(hypotheses, references, language=language, num_resamples=num),
+        bleu=scores.bleu(hypotheses, references, tokenizer=tokenizer.name, num_resamples=num),
+        chrf=scores.chrf(hypotheses, references, num_resamples=num),
+        ter=scores.ter(hypotheses, references, language=language, num_resamples=num),
         paper_bleu=paper.score(hypotheses, references, num_resamples=num) if paper else None,
         lowercased_tokenised=multi30k.score(hypotheses, references, num_resamples=num) if multi30k else None,
         notes=(
@@ -179,7 +168,7 @@ def _report(hypotheses: Sequence[str], references: References, language: str) ->
     )
 
 
-def _notes(hypotheses: Sequence[str], references: References) -> list[str]:
+def _notes(hypotheses: Sequence[str], references: scores.References) -> list[str]:
     """What a careful reader would want to know about the lines."""
     notes, total = [], len(hypotheses)
     sides = {"hypotheses": hypotheses}  # which another system may have made: ours writes NFC
@@ -194,8 +183,8 @@ def _notes(hypotheses: Sequence[str], references: References) -> list[str]:
             )
     if (tokenised := _count(hypotheses, lambda line: line.endswith(" ."))) * 10 >= total:
         notes.append(f"{tokenised} of {total} hypotheses end in ' .' and look tokenised; BLEU wants plain text")
-    if total > MAX_RESAMPLED_LINES:
-        notes.append(f"no intervals: {total} lines are more than the {MAX_RESAMPLED_LINES} that fit in memory")
+    if total > scores.MAX_RESAMPLED_LINES:
+        notes.append(f"no intervals: {total} lines are more than the {scores.MAX_RESAMPLED_LINES} that fit in memory")
     return notes
 
 
@@ -206,12 +195,12 @@ def _language_notes(language: str) -> list[str]:
     return [f"{language!r} is no code of a language, such as de: metrics of one language were not chosen by it"]
 
 
-def _tokenizer_notes(tokenizer: TokenizerChoice, reference: Sequence[str]) -> list[str]:
+def _tokenizer_notes(tokenizer: scores.TokenizerChoice, reference: Sequence[str]) -> list[str]:
     """Note text that 13a does not suit: a file's name may not say its language, or wrongly, as .kr does."""
-    language = language_of_letters(reference) if tokenizer.name == "13a" else ""
+    language = scores.language_of_letters(reference) if tokenizer.name == "13a" else ""
     if not language:
         return []
-    option = f"--language {language} takes {choose_tokenizer(language).name}"
+    option = f"--language {language} takes {scores.choose_tokenizer(language).name}"
     return [f"the references are in the letters of {language}, which 13a does not suit; {option}"]
 
 

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from heedful.config import optional_packages
 from heedful.errors import DataError
-from heedful.score import evaluation
+from heedful.score import scores
 from heedful.score.evaluation import (
     evaluate,
     evaluate_files,
@@ -389,7 +389,7 @@ def test_hypotheses_of_another_system_that_are_decomposed_are_noted() -> None:
 
 
 def test_many_lines_are_scored_without_intervals_and_that_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evaluation, "MAX_RESAMPLED_LINES", 3)
+    monkeypatch.setattr(scores, "MAX_RESAMPLED_LINES", 3)
     report = evaluate(TRANSLATED, [GERMAN], language="de")
     assert all(score.interval is None and "bs:" not in score.signature for score in report.scores)
     assert "no intervals" in report.to_text()

@@ -38,6 +38,7 @@ _MIXED = {
 }
 _STRONG = {"nom": {"p": "e"}, "acc": {"p": "e"}, "dat": {"p": "en"}}
 _CONTRACTED = {"in dem": "im", "in das": "ins", "zu dem": "zum", "zu der": "zur"}
+# The pronoun that takes up a phrase has the gender of its noun.
 _ANAPHOR = {"m": "er", "f": "sie", "n": "es", "p": "sie"}
 _PRONOUN: dict[str, dict[trees.Person, str]] = {
     "nom": {"I": "ich", "you": "du", "he": "er", "she": "sie", "we": "wir", "they": "sie"},
@@ -237,13 +238,8 @@ def _subject(subject: trees.Subject, node: int) -> list[Word]:
     if isinstance(subject, trees.Pronoun):
         return [word(_PRONOUN["nom"][subject.person], node, parts.NOUN)]
     if isinstance(subject, trees.Anaphor):
-        return [word(anaphor(subject.antecedent), node, parts.NOUN)]
+        return [word(_ANAPHOR[_gender(subject.antecedent)], node, parts.NOUN)]
     return [word("wer" if isinstance(subject, trees.Asked) else "das", node, parts.NOUN)]
-
-
-def anaphor(antecedent: trees.NounPhrase) -> str:
-    """The pronoun that takes up a phrase: it has the gender of its noun."""
-    return _ANAPHOR[_gender(antecedent)]
 
 
 def _gender(phrase: trees.NounPhrase) -> str:
