@@ -136,7 +136,7 @@ async def _refused(request: Request, error: Exception) -> Response:
 
 
 def _refusal(error: Exception) -> RefusalError:
-    """What the client is told of an error; a fault of the model is the user's who started the server."""
+    """What the client is told of an error; why a model cannot be used goes to the log alone."""
     match error:
         case RefusalError():
             return error

@@ -202,25 +202,16 @@ def write_translations(
     return cut
 
 
-def search_options(
-    model: SearchOptions,
-    *,
-    greedy: bool,
-    sample: bool,
-    temperature: float,
-    top_k: int,
-    top_p: float,
-    seed: int,
-    **flags: Any,
-) -> SearchOptions:
+def search_options(model: SearchOptions, *, greedy: bool, sample: bool, **flags: Any) -> SearchOptions:
     """The model's options, changed by the flags that are given."""
     import msgspec
 
     from heedful.translate.engine import Sampling
 
+    drawing = {name: flags.pop(name) for name in Sampling.__struct_fields__}
+    sampling = Sampling(**drawing) if sample else None
     default_beam = 1 if greedy else max(model.beam_size, flags["n_best"])
     given = {"beam_size": default_beam} | {name: value for name, value in flags.items() if value is not None}
-    sampling = Sampling(temperature, top_k, top_p, seed) if sample else None
     return msgspec.structs.replace(model, sampling=sampling, **given)
 
 
