@@ -96,7 +96,6 @@ def _continue(url: str, part: Path, say: Say) -> None:
             return _continue(url, part, say)
         with part.open("ab") as file:
             _copy(answer, file, say)
-            _check_end(answer, file.tell())
 
 
 def _first(content_range: str | None) -> int | None:
@@ -112,24 +111,13 @@ def _total(content_range: str | None) -> int | None:
 
 
 def _copy(answer: http.client.HTTPResponse, file: IO[bytes], say: Say) -> None:
-    expected, got, said = answer.length, 0, 0
+    """Write what comes; raise if the server sends less than it named, which http.client does not always notice."""
+    begun = said = file.tell()
+    whole = max(begun + (answer.length or 0), _total(answer.headers.get("Content-Range")) or 0)
     while block := answer.read(BLOCK_BYTES):
         file.write(block)
-        got += len(block)
-        if got - said >= SAY_EVERY:
-            said = got
-            say(f"  {file.tell() / 1e6:,.0f} MB")
-    if expected is not None and got < expected:
-        raise _broken_off(expected - got)
-
-
-def _check_end(answer: http.client.HTTPResponse, size: int) -> None:
-    """Raise if the server sent less than the size that it named."""
-    total = _total(answer.headers.get("Content-Range"))
-    if total is not None and size < total:
-        raise _broken_off(total - size)
-
-
-def _broken_off(missing: int) -> http.client.HTTPException:
-    """An error that counts all missing bytes; http.client's own counts those of the last block."""
-    return http.client.HTTPException(f"the server broke off, {missing:,} bytes are missing")
+        if file.tell() - said >= SAY_EVERY:
+            said = file.tell()
+            say(f"  {said / 1e6:,.0f} MB")
+    if file.tell() < whole:
+        raise http.client.HTTPException(f"the server broke off, {whole - file.tell():,} bytes are missing")
