@@ -15,6 +15,7 @@ from heedful.translate.documents.paragraphs import Division
 
 DIVISIONS: dict[str, Division] = {"0": "lines", "1": "lines and sentences", "nonewlines": "sentences"}
 NO, YES = ("0", "false"), ("1", "true")
+# Parameters of DeepL and of /api/trace that are refused whatever their value.
 _DEEPL = (
     "context custom_instructions glossary_id glossary_ids ignore_tags non_splitting_tags splitting_tags style_id "
     "translation_memory_id translation_memory_threshold"
