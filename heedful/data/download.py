@@ -89,19 +89,13 @@ def _continue(url: str, part: Path, say: Say) -> None:
     with answer:
         if answer.status != 206 or not begun:
             _remember_name(url, part, answer)
-        elif _first(answer.headers.get("Content-Range")) == begun:
+        elif answer.headers.get("Content-Range", "").startswith(f"bytes {begun}-"):
             say(f"  going on after {begun / 1e6:,.1f} MB")
         else:
             _forget(part)
             return _continue(url, part, say)
         with part.open("ab") as file:
             _copy(answer, file, say)
-
-
-def _first(content_range: str | None) -> int | None:
-    """The first byte in `Content-Range: bytes 200-999/1234`."""
-    found = re.match(r"bytes (\d+)-", content_range or "")
-    return int(found[1]) if found else None
 
 
 def _total(content_range: str | None) -> int | None:

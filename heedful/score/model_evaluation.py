@@ -20,7 +20,7 @@ from heedful.data.text_files import read_lines, refuse_odd_names, refuse_pipe, r
 from heedful.errors import CheckpointError, DataError, counted
 from heedful.model.checkpoint import find_model, weights_digest
 from heedful.score.bootstrap import packed_counts
-from heedful.score.card import Evaluation, TextFile, identify, text_file, write_card, write_translations
+from heedful.score.card import Evaluation, identify, text_file, write_card, write_translations
 from heedful.score.card_tables import to_markdown
 from heedful.score.evaluation import checked, evaluate, perplexities
 from heedful.score.new_card import card_of, new_card
@@ -37,18 +37,6 @@ class Evaluated:
     evaluation: Evaluation
     translations: tuple[str, ...]
     weights_sha256: str = ""  # of the first model; empty: not known
-
-
-@dataclass(frozen=True, slots=True)
-class _TestSet:
-    """The content of a test set's files, and how the card names them."""
-
-    source_file: TextFile
-    reference_files: tuple[TextFile, ...]
-    contrast_file: TextFile | None
-    cases: list[list[str]]
-    lines: list[str]
-    targets: list[list[str]]
 
 
 def evaluate_models(
@@ -85,21 +73,25 @@ def evaluate_translator(
 
     `contrast` is a TSV of source, right and wrong target.
     """
-    test, language = _read(source, references, contrast), language or translator.target_language
+    _refuse_odd_files(source, references, contrast)
+    language = language or translator.target_language
     code, computing = commit(), translator.engine.computing(translator.options)
-    checked(test.lines, test.targets, language, str(source), [str(path) for path in references])
+    source_file, *reference_files = map(text_file, (source, *references))
+    contrast_file, cases = (text_file(contrast), contrast_cases(contrast)) if contrast else (None, [])
+    lines, *targets = (list(read_lines(path)) for path in (source, *references))
+    checked(lines, targets, language, str(source), [str(path) for path in references])
     began = time.monotonic()
-    texts = [translation.text for translation in translator.translate(test.lines, split=False)]
+    texts = [translation.text for translation in translator.translate(lines, split=False)]
     seconds = time.monotonic() - began
-    report = _report(translator, test, texts, language)
-    name, digest = identify(test.source_file, test.reference_files)
-    few = len(test.lines) <= MAX_RESAMPLED_LINES
+    report = _report(translator, lines, targets, cases, texts, language)
+    name, digest = identify(source_file, reference_files)
+    few = len(lines) <= MAX_RESAMPLED_LINES
     evaluation = Evaluation(
         name=name,
         sha256=digest,
-        source=test.source_file,
-        references=test.reference_files,
-        contrast=test.contrast_file,
+        source=source_file,
+        references=tuple(reference_files),
+        contrast=contrast_file,
         date=now(),
         version=__version__,
         commit=code,
@@ -109,40 +101,39 @@ def evaluate_translator(
         alpha=translator.options.alpha,
         seconds=seconds,
         report=report,
-        sentence_counts=packed_counts(texts, test.targets, tokenizer=report.tokenizer.name) if few else {},
+        sentence_counts=packed_counts(texts, targets, tokenizer=report.tokenizer.name) if few else {},
     )
     return Evaluated(evaluation, tuple(texts))
 
 
-def _read(source: Path, references: Sequence[Path], contrast: Path | None) -> _TestSet:
-    """Read the test set; anything wrong with its files is an error before the work begins."""
+def _refuse_odd_files(source: Path, references: Sequence[Path], contrast: Path | None) -> None:
+    """Refuse pipes, TSVs and names that are not UTF-8, before the work begins."""
     for path in (source, *references, *([contrast] if contrast else [])):
         refuse_pipe(path)
         refuse_odd_names([path.name])
     for path in (source, *references):
         refuse_tsv(path)
-    return _TestSet(
-        source_file=text_file(source),
-        reference_files=tuple(map(text_file, references)),
-        contrast_file=text_file(contrast) if contrast else None,
-        cases=contrast_cases(contrast) if contrast else [],
-        lines=list(read_lines(source)),
-        targets=[list(read_lines(path)) for path in references],
-    )
 
 
-def _report(translator: Translator, test: _TestSet, texts: Sequence[str], language: str) -> Report:
+def _report(
+    translator: Translator,
+    lines: Sequence[str],
+    targets: Sequence[Sequence[str]],
+    cases: Sequence[Sequence[str]],
+    texts: Sequence[str],
+    language: str,
+) -> Report:
     """The report of these translations. A long line is translated in parts but scored as one, which may be too long."""
-    report = evaluate(texts, test.targets, language=language)
+    report = evaluate(texts, targets, language=language)
     perplexity, notes = None, list[str]()
     try:
-        perplexity = reference_perplexity(translator, test.lines, test.targets[0], language)
+        perplexity = reference_perplexity(translator, lines, targets[0], language)
     except DataError as error:
         notes = [f"no perplexity: {error}"]
     return msgspec.structs.replace(
         report,
         perplexity=perplexity,
-        contrastive_accuracy=contrastive_accuracy(translator, test.cases) if test.cases else None,
+        contrastive_accuracy=contrastive_accuracy(translator, cases) if cases else None,
         notes=(*report.notes, *notes),
     )
 

@@ -21,13 +21,7 @@ MODEL_HELP = "Run folder, model folder or checkpoint; several give several pairs
 @click.option("-m", "--model", "models", type=FILE, required=True, multiple=True, help=MODEL_HELP)
 @click.option("--host", default="127.0.0.1", show_default=True, help="0.0.0.0: every machine that reaches this one.")
 @click.option("--port", type=click.IntRange(0, 65535), default=5000, show_default=True, help="0: any that is free.")
-@click.option(
-    "--api-key",
-    "keys",
-    multiple=True,
-    envvar=KEYS,
-    help=f"Only clients with such a key; or keys in {KEYS}.",
-)
+@click.option("--api-key", "keys", multiple=True, envvar=KEYS, help=f"Only clients with such a key; or keys in {KEYS}.")
 @click.option("--rate-limit", type=AT_LEAST_0, default=0, help="Requests a minute of a client; 0: no limit.")
 @click.option("--char-limit", "characters", type=AT_LEAST_1, default=20_000, show_default=True, help="Of a request.")
 @click.option("--batch-limit", "batch", type=AT_LEAST_1, default=128, show_default=True, help="Texts of a request.")

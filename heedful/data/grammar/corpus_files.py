@@ -13,14 +13,7 @@ from pathlib import Path
 from typing import TextIO
 
 from heedful.data.atomic import explained, new_files
-from heedful.data.grammar.corpus import (
-    WRITERS,
-    Example,
-    held_out_examples,
-    pronoun_cases,
-    training_sentences,
-)
-from heedful.data.grammar.links import Link
+from heedful.data.grammar.corpus import WRITERS, Example, held_out_examples, pronoun_cases, training_sentences
 from heedful.data.grammar.words import text
 from heedful.errors import DataError
 
@@ -36,7 +29,9 @@ def write_corpus(
         **_sides("valid", languages, valid),
         **_sides("test", languages, test),
         "test.alignments": (_pharaoh(example) for example in test),
-        "test.links.jsonl": (_links_line(example) for example in test),
+        "test.links.jsonl": (
+            json.dumps({"source": example.source_links, "target": example.target_links}) for example in test
+        ),
     }
     if cases:
         contents["pronouns.tsv"] = (f"{case.source}\t{case.right}\t{case.wrong}" for case in cases)
@@ -65,15 +60,6 @@ def _write_training(files: dict[str, TextIO], languages: tuple[str, str], *, see
 
 def _pharaoh(example: Example) -> str:
     return " ".join(f"{i}-{j}" for i, j in example.alignment)
-
-
-def _links_line(example: Example) -> str:
-    sides = {"source": example.source_links, "target": example.target_links}
-    return json.dumps({side: [_link(link) for link in links] for side, links in sides.items()})
-
-
-def _link(link: Link) -> list[str | int]:
-    return [link.kind, link.word, link.head]
 
 
 @contextmanager

@@ -43,10 +43,9 @@ _PARTICIPLE: tuple[trees.Tense, ...] = ("already", "never", "yet", "had")
 def english(sentence: trees.Sentence) -> list[Word]:
     """The words of the English sentence."""
     words = _time(sentence) + (_question(sentence) if sentence.question else _clause(sentence.main, ROOT))
-    if sentence.reason is not None:
-        words += [word("because", ROOT, parts.CONJUNCTION), *_clause(sentence.reason, under(ROOT, parts.CLAUSE))]
-    if sentence.claim is not None:
-        words += [word("that", ROOT, parts.CONJUNCTION), *_clause(sentence.claim, under(ROOT, parts.CLAUSE))]
+    for conjunction, clause in {"because": sentence.reason, "that": sentence.claim}.items():
+        if clause is not None:
+            words += [word(conjunction, ROOT, parts.CONJUNCTION), *_clause(clause, under(ROOT, parts.CLAUSE))]
     return finished(words, "?" if sentence.question else ".")
 
 

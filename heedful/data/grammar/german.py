@@ -61,11 +61,10 @@ _ADVERBS: dict[trees.Tense, str] = {"already": "schon", "yet": "noch", "never": 
 def german(sentence: trees.Sentence) -> list[Word]:
     """The words of the German sentence."""
     words = _question(sentence.main) if sentence.question else _main_clause(sentence)
-    node = under(ROOT, parts.CLAUSE)
-    if sentence.reason is not None:
-        words = [*_comma(words), word("weil", ROOT, parts.CONJUNCTION), *_verb_last(sentence.reason, node)]
-    if sentence.claim is not None:
-        words = [*_comma(words), word("dass", ROOT, parts.CONJUNCTION), *_verb_last(sentence.claim, node)]
+    for conjunction, clause in {"weil": sentence.reason, "dass": sentence.claim}.items():
+        if clause is not None:
+            joined = word(conjunction, ROOT, parts.CONJUNCTION)
+            words = [*_comma(words), joined, *_verb_last(clause, under(ROOT, parts.CLAUSE))]
     return finished(words, "?" if sentence.question else ".")
 
 

@@ -6,7 +6,6 @@ has no such word, like Korean for a dropped pronoun, has no such link.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
@@ -15,8 +14,7 @@ from heedful.data.grammar.parts import ROOT, under
 from heedful.data.grammar.words import Word
 
 
-@dataclass(frozen=True, slots=True)
-class Link:
+class Link(NamedTuple):
     """The word at index `word` belongs to the noun at index `head`; kind is "adjective", "verb" or "pronoun"."""
 
     kind: str

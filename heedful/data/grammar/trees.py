@@ -163,14 +163,7 @@ def agreement(subject: Subject) -> Agreement:
     return "they" if isinstance(subject, Coordination) else "he"
 
 
-_AGREEMENT: dict[Person, Agreement] = {
-    "I": "I",
-    "you": "you",
-    "he": "he",
-    "she": "he",
-    "we": "they",
-    "they": "they",
-}
+_AGREEMENT: dict[Person, Agreement] = {"I": "I", "you": "you", "he": "he", "she": "he", "we": "they", "they": "they"}
 
 
 def clauses(sentence: Sentence) -> Iterator[tuple[Clause, int]]:
