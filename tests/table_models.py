@@ -17,7 +17,6 @@ from heedful.translate.search import (
     BeamRule,
     Beams,
     BeamStep,
-    History,
     Hypothesis,
     Rule,
     Search,
@@ -33,21 +32,29 @@ Prefix = tuple[int, ...]
 S = TypeVar("S", bound=Selectable)
 
 
-def steps_to_the_end(step: Step[S], state: S, beams: Beams, rule: Rule) -> Iterator[BeamStep]:
-    """Until all sentences are done."""
-    search = Search(rule, beams)
+def search_of(beams: Beams, rule: Rule) -> Search:
+    """It remembers all steps of its sentences."""
+    return Search(rule, beams, num_steps=int(beams.max_length_N.max()) + 1)
+
+
+def until_done(step: Step[S], state: S, search: Search) -> Iterator[BeamStep]:
     for done in beam_steps(step, state, search):
         yield done
         if search.is_done():
             return
 
 
+def steps_to_the_end(step: Step[S], state: S, beams: Beams, rule: Rule) -> Iterator[BeamStep]:
+    """Until all sentences are done."""
+    return until_done(step, state, search_of(beams, rule))
+
+
 def searched(step: Step[S], state: S, beams: Beams, rule: Rule) -> list[list[Hypothesis]]:
     """The results of sentences that stay together until the last one is done."""
-    history, num_sentences = History(int(beams.max_length_N.max()) + 1), beams.done_N.numel()
-    for done in steps_to_the_end(step, state, beams, rule):
-        history.record(done)
-    return history.hypotheses(range(num_sentences), [0] * num_sentences, rule)
+    search, num_sentences = search_of(beams, rule), beams.done_N.numel()
+    for _ in until_done(step, state, search):
+        pass
+    return search.history.hypotheses(range(num_sentences), [0] * num_sentences, rule)
 
 
 def beam_search(

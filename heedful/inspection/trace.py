@@ -26,16 +26,7 @@ from heedful.model.parameter_count import count, shapes_of
 from heedful.score.card import load_card
 from heedful.translate.engine import Request, SearchOptions, length_limit
 from heedful.translate.forced_pass import packed_sources
-from heedful.translate.search import (
-    BeamRule,
-    BeamStep,
-    History,
-    Hypothesis,
-    Search,
-    beam_steps,
-    length_penalty,
-    new_beams,
-)
+from heedful.translate.search import BeamRule, BeamStep, Hypothesis, Search, beam_steps, length_penalty, new_beams
 from heedful.translate.translation import Translator, one_line
 
 TOP = 8  # choices shown at each place
@@ -159,15 +150,14 @@ def beam(
     decoder = model.new_decoder()
     state = decoder.empty(1, rule.width, source_length=source.longest)
     state.admit(memory, [0], longest=source.longest)
-    search = Search(rule, new_beams(rule, [limit], prefixes=[prefix_ids], like=memory.hidden_SD))
-    history = History(limit + 1)
+    beams = new_beams(rule, [limit], prefixes=[prefix_ids], like=memory.hidden_SD)
+    search = Search(rule, beams, num_steps=limit + 1)
     steps: list[list[dict[str, Any]]] = []
     for step in beam_steps(decoder.step, state, search):
-        history.record(step)
         steps.append(_nodes(step, len(steps) + 1, rule, tokenizer))
         if search.is_done():
             break
-    hypotheses = history.hypotheses([0], [0], rule)[0]
+    hypotheses = search.history.hypotheses([0], [0], rule)[0]
     if not hypotheses:
         raise DivergedError
     return steps, hypotheses

@@ -79,6 +79,13 @@ class Embedding(nn.Module):
         x_TD: Tensor = self.target_dropout(self._with_positions(shifted_TD, positions_T, longest))
         return x_TD
 
+    def position_table(self, num_positions: int) -> Tensor:
+        """The encodings of the first positions; of learned ones all."""
+        if isinstance(self.positions, LearnedPositions):
+            return self.positions.weight_LD.detach()
+        assert isinstance(self.positions, SinusoidalPositions), f"{type(self.positions).__name__} have no table"
+        return sinusoids(num_positions, self.positions.d_model)
+
     def logits(self, hidden_TD: Tensor) -> Tensor:
         """The projection before the softmax: x Eᵀ."""
         return F.linear(hidden_TD, self.weight_VD)

@@ -331,10 +331,13 @@ Step: TypeAlias = Callable[[Tensor, S], Tensor]
 
 
 class Search:
-    """Sentences on their way through N slots: their beams, and the last token of each row. Others may come and go."""
+    """Sentences on their way through N slots: their beams, the last token of each row, and their last `num_steps`.
 
-    def __init__(self, rule: Rule, beams: Beams) -> None:
-        self.rule, self.beams = rule, beams
+    Others may come and go.
+    """
+
+    def __init__(self, rule: Rule, beams: Beams, *, num_steps: int) -> None:
+        self.rule, self.beams, self.history = rule, beams, History(num_steps)
         self.ids_R = torch.zeros_like(beams.log_probs_NW, dtype=torch.int64).flatten()
 
     def admit(self, slots: Sequence[int], newcomers: Beams) -> None:
@@ -344,6 +347,7 @@ class Search:
     def keep(self, slots: Sequence[int]) -> None:
         """Go on with these slots only, in this order."""
         self.beams = self.beams.keep(slots)
+        self.history.keep(slots)
         self.ids_R = self.ids_R.unflatten(0, (-1, self.rule.width))[list(slots)].flatten()
 
     def is_done(self) -> bool:
@@ -357,4 +361,5 @@ def beam_steps(step: Step[S], state: S, search: Search) -> Iterator[BeamStep]:
         search.beams, made = search.rule.advance(search.beams, step(search.ids_R, state))
         state.select(made.parents_NW)
         search.ids_R = made.tokens_NW.flatten()
+        search.history.record(made)
         yield made

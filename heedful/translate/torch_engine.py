@@ -28,7 +28,7 @@ from heedful.model.interface import Decoder, Memory, State, TranslationModel
 from heedful.translate.engine import Computing, Engine, IdPair, Numbered, Request, SearchOptions, Windows, length_limit
 from heedful.translate.forced_pass import forced_batch, packed_sources, with_eos
 from heedful.translate.sampling import SampleRule, greedy_rule
-from heedful.translate.search import BeamRule, History, Hypothesis, Rule, Search, beam_steps, new_beams
+from heedful.translate.search import BeamRule, Hypothesis, Rule, Search, beam_steps, new_beams
 
 MAX_ROWS = 256  # more do not make a step more efficient
 SCORED_LOGITS = 2**25  # at a time
@@ -224,8 +224,8 @@ class _LengthGroup:
         self.states = _States(engine.decoders, num_slots, width)
         dtype = torch.promote_types(engine.models[0].dtype, torch.float32)
         self.like = torch.empty(0, dtype=dtype, device=engine.device)
-        self.search = Search(self.rule, new_beams(self.rule, [0] * num_slots, like=self.like))
-        self.history = History(max(limits) + engine.check_steps)
+        beams = new_beams(self.rule, [0] * num_slots, like=self.like)
+        self.search = Search(self.rule, beams, num_steps=max(limits) + engine.check_steps)
         self.tenants: list[int | None] = [None] * num_slots  # whose request is in a slot
         self.births = [0] * num_slots
 
@@ -233,9 +233,8 @@ class _LengthGroup:
     def results(self) -> Iterator[Numbered]:
         """The number of a request and its hypotheses, as they are found."""
         self._refill()
-        for step in beam_steps(self.states.step, self.states, self.search):
-            self.history.record(step)
-            if self.history.now % self.engine.check_steps == 0 and (slots := self._done()):
+        for _ in beam_steps(self.states.step, self.states, self.search):
+            if self.search.history.now % self.engine.check_steps == 0 and (slots := self._done()):
                 yield from self._leave(slots)
             if not self.waiting and all(tenant is None for tenant in self.tenants):
                 return
@@ -261,12 +260,11 @@ class _LengthGroup:
         )
         self.search.admit(slots, newcomers)
         for slot, number in zip(slots, numbers, strict=True):
-            self.tenants[slot], self.births[slot] = number, self.history.now
+            self.tenants[slot], self.births[slot] = number, self.search.history.now
 
     def _keep(self, slots: list[int]) -> None:
         self.states.keep(slots)
         self.search.keep(slots)
-        self.history.keep(slots)
         self.tenants = [self.tenants[slot] for slot in slots]
         self.births = [self.births[slot] for slot in slots]
 
@@ -275,7 +273,7 @@ class _LengthGroup:
         return [slot for slot, tenant in enumerate(self.tenants) if tenant is not None and done[slot]]
 
     def _leave(self, slots: list[int]) -> Iterator[Numbered]:
-        found = self.history.hypotheses(slots, [self.births[slot] for slot in slots], self.rule)
+        found = self.search.history.hypotheses(slots, [self.births[slot] for slot in slots], self.rule)
         self.states.clear(slots)
         for slot, hypotheses in zip(slots, found, strict=True):
             number, self.tenants[slot] = self.tenants[slot], None

@@ -78,14 +78,13 @@ class RequestQueue:
         return WINDOW - (self._last + 1 - next(iter(self._under_way), self._last + 1))
 
     def _queue(self, length: int, limit: int) -> deque[Waiting]:
-        """Where a sentence of this length, and of an output of at most that, waits."""
+        """Where a sentence of this length, and of an output of at most that, waits; at 0 one that no search takes.
+
+        There the plain engine raises the error of a sentence that is too long for the model.
+        """
         needed = max(length, limit) + 1
-        capacity = next((each for each in CAPACITIES if needed <= each), 0) if needed > CAPACITIES[0] else CAPACITIES[0]
-        if length >= self._position_limit:
-            capacity = 0  # where the error is raised
-        if capacity not in self._waiting:
-            self._waiting[capacity] = deque()
-        return self._waiting[capacity]
+        fitting = (each for each in CAPACITIES if needed <= each and length < self._position_limit)
+        return self._waiting.setdefault(next(fitting, 0), deque())
 
     def _by_the_plain_engine(self) -> Iterator[Numbered]:
         waiting = [(number, request) for number, request, _ in self._waiting.pop(0)]

@@ -21,7 +21,6 @@ from heedful.config.supported_settings import KERNELS
 from heedful.fast.cuda.cached_step import Heads, cross_attention, embed, own_attention, place_rows
 from heedful.fast.cuda.modules import dropout_places, use_kernels
 from heedful.model.decoding import CachedLayer
-from heedful.model.embedding import LearnedPositions, SinusoidalPositions, sinusoids
 from heedful.model.layers import DecoderLayer
 from heedful.model.packed import Packed
 from heedful.model.transformer import Transformer
@@ -58,21 +57,14 @@ class StaticDecoder:
     def caches(self, num_slots: int, num_beams: int, *, capacity: int) -> Caches:
         """Room for so many source and target positions a slot."""
         like, width = self.memory_XD, self.memory_XD.size(0) // len(self.layers)
+        positions_LD = self.model.embedding.position_table(capacity)
         return Caches(
             [like.new_zeros(num_slots, capacity, num_beams, width) for _ in self.layers],
             like.new_zeros(num_slots, capacity, like.size(0)),
             torch.zeros(num_slots, dtype=torch.int32, device=like.device),
-            self._positions(capacity),
+            # In float32 at least: they are added before anything is rounded.
+            positions_LD.to(like.device, torch.promote_types(like.dtype, torch.float32)),
         )
-
-    def _positions(self, capacity: int) -> Tensor:
-        """In float32 at least: they are added before anything is rounded."""
-        part, like = self.model.embedding.positions, self.memory_XD
-        wide = torch.promote_types(like.dtype, torch.float32)
-        if isinstance(part, LearnedPositions):
-            return part.weight_LD.detach().to(wide)
-        assert isinstance(part, SinusoidalPositions), f"{type(part).__name__} is not on the list of supported settings"
-        return sinusoids(capacity, self.model.config.d_model).to(like.device, wide)
 
     def encode(self, source: Packed, row_T: Tensor, caches: Caches) -> None:
         """The memory of new sentences; row t of the packed batch is row `row_T[t]` of N · S, or none of them (−1)."""

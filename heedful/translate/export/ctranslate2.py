@@ -24,7 +24,6 @@ from heedful.data.tokenizer import Tokenizer
 from heedful.errors import CheckpointError, ConfigError, DeviceError
 from heedful.model.attention import MultiHeadAttention
 from heedful.model.checkpoint import LoadedModel
-from heedful.model.embedding import LearnedPositions, SinusoidalPositions, sinusoids
 from heedful.model.feed_forward import FeedForward
 from heedful.model.layers import LAYER_NORM_EPS, AddAndNorm, DecoderLayer, EncoderLayer
 from heedful.model.transformer import Transformer
@@ -98,23 +97,13 @@ def _set_vocabulary(spec: Any, tokenizer: Tokenizer) -> None:
 def _set_stack(spec: Any, embeddings: Any, model: Transformer, layers: nn.ModuleList) -> None:
     embeddings.weight = _array(model.embedding.weight_VD)
     spec.scale_embeddings = True
-    spec.position_encodings.encodings = _positions(model)
+    spec.position_encodings.encodings = _array(model.embedding.position_table(MAX_POSITIONS))
     for layer_spec, layer in zip(spec.layer, layers, strict=True):
         assert isinstance(layer, EncoderLayer | DecoderLayer)
         _set_attention(layer_spec.self_attention, layer.self_attention, layer.self_attention_norm, fused=3)
         if isinstance(layer, DecoderLayer):
             _set_attention(layer_spec.attention, layer.cross_attention, layer.cross_attention_norm, fused=2)
         _set_feed_forward(layer_spec.ffn, layer.feed_forward, layer.feed_forward_norm)
-
-
-def _positions(model: Transformer) -> npt.NDArray[np.float32]:
-    positions = model.embedding.positions
-    if isinstance(positions, LearnedPositions):
-        return _array(positions.weight_LD)
-    assert isinstance(positions, SinusoidalPositions), (
-        f"{type(positions).__name__} is not on the list of supported settings"
-    )
-    return _array(sinusoids(MAX_POSITIONS, model.config.d_model))
 
 
 def _set_attention(spec: Any, part: MultiHeadAttention, norm: AddAndNorm, *, fused: int) -> None:
