@@ -23,11 +23,11 @@ CHUNK_BYTES = 2**31  # of logits; base (25,000 rows of 37,000 words in bf16) is 
 BLOCK_COLUMNS = 8192
 NUM_WARPS = 8
 
-LossRows: TypeAlias = Callable[[slice, Tensor, bool], None]
+ComputeRows: TypeAlias = Callable[[slice, Tensor, bool], None]
 """Which rows, their logits, and whether their gradient is to take the logits' place."""
 
-LossSums: TypeAlias = Callable[[], tuple[Tensor, ...]]
-"""The sums of what a `LossRows` has written."""
+AddUp: TypeAlias = Callable[[], tuple[Tensor, ...]]
+"""The sums of what a `ComputeRows` has written."""
 
 
 @triton.jit
@@ -140,12 +140,7 @@ class _ProjectedLoss(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any,
-        hidden_TD: Tensor,
-        weight_VD: Tensor,
-        with_gradient: bool,
-        loss_rows: LossRows,
-        sums: LossSums,
+        ctx: Any, hidden_TD: Tensor, weight_VD: Tensor, with_gradient: bool, loss_rows: ComputeRows, sums: AddUp
     ) -> tuple[Tensor, ...]:
         num_rows, narrow_VD = hidden_TD.size(0), weight_VD.to(hidden_TD.dtype)
         chunk_rows = max(1, CHUNK_BYTES // (weight_VD.size(0) * hidden_TD.element_size()))
@@ -172,7 +167,7 @@ class _ProjectedLoss(torch.autograd.Function):
         return scaled_TD, (grad_weight_VD * grads[0]).to(ctx.weight_dtype), None, None, None
 
 
-def projected_loss(hidden_TD: Tensor, weight_VD: Tensor, loss_rows: LossRows, sums: LossSums) -> tuple[Tensor, ...]:
+def projected_loss(hidden_TD: Tensor, weight_VD: Tensor, loss_rows: ComputeRows, sums: AddUp) -> tuple[Tensor, ...]:
     """Sums over rows of what `loss_rows` makes of their logits, chunk by chunk.
 
     If there will be a backward pass, it leaves the loss's gradient in the place of the logits. `sums` adds up what it
