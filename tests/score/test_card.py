@@ -1118,7 +1118,7 @@ def test_the_card_of_a_fine_tuned_model_names_the_one_it_began_from(run: Path, t
     assert "| fine-tuned from |" in side_by_side(rows_of([base, load_card(tuned)]), "md")
 
 
-@pytest.mark.parametrize(("module", "name"), [(start_of_run, "_keep_settings"), (checkpoint, "save_checkpoint")])
+@pytest.mark.parametrize(("module", "name"), [(start_of_run, "make_trainer"), (checkpoint, "save_checkpoint")])
 def test_a_run_without_a_checkpoint_is_to_be_told_again_what_it_begins_from(
     run: Path, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: ModuleType, name: str
 ) -> None:

@@ -6,7 +6,7 @@ checkpoints again; starting one that was killed goes on from its last checkpoint
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -102,10 +102,21 @@ def _prepare(plan: Plan, say: Say) -> None:
         _begin(plan)
     if checkpoint.last_whole(plan.run) is None:
         keep_base(plan.run, base_of(plan.base) if plan.base else None)
-    for message in plan.messages:  # before the text, which may take minutes
-        say(message)
+    say = _said_before(plan.messages, say)
     prepare_text(plan.run, plan.config, has_exact_vocab_size=plan.has_exact_vocab_size, say=say)
     write_config(plan.run, plan.config)
+
+
+def _said_before(messages: Sequence[str], say: Say) -> Say:
+    """`say`, with these messages before its first word; a mistake in the text that shows at once stays alone."""
+    waiting = list(messages)
+
+    def tell(word: str) -> None:
+        while waiting:
+            say(waiting.pop(0))
+        say(word)
+
+    return tell
 
 
 def _begin(plan: Plan) -> None:
