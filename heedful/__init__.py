@@ -20,7 +20,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from heedful.api import evaluate_saved, train
     from heedful.config.settings import FamilyConfig
+    from heedful.data.run_metrics import run_metrics
     from heedful.errors import CheckpointError, ConfigError, DataError, DeviceError, HeedfulError, TrainingError
+    from heedful.inspection.attention_map import attention_map
+    from heedful.inspection.drawing import attention_view
     from heedful.model.interface import Memory, TranslationModel
     from heedful.model.packed import Packed
     from heedful.score.card import Card, load_card
@@ -63,12 +66,15 @@ __all__ = [
     "ValidationRecord",
     "__version__",
     "alternatives_at",
+    "attention_map",
+    "attention_view",
     "evaluate",
     "evaluate_files",
     "evaluate_model",
     "evaluate_saved",
     "load_card",
     "pharaoh",
+    "run_metrics",
     "train",
     "word_confidences",
 ]
@@ -77,6 +83,9 @@ _HOME = {
     "heedful.translate.alignment": ("Aligner", "pharaoh"),
     "heedful.translate.alternatives": ("alternatives_at", "word_confidences"),
     "heedful.api": ("evaluate_saved", "train"),
+    "heedful.data.run_metrics": ("run_metrics",),
+    "heedful.inspection.attention_map": ("attention_map",),
+    "heedful.inspection.drawing": ("attention_view",),
     "heedful.score.card": ("Card", "load_card"),
     "heedful.translate.engine": ("Sampling", "SearchOptions"),
     "heedful.config.settings": ("FamilyConfig",),

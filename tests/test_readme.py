@@ -50,7 +50,7 @@ def test_the_python_examples_run(tmp_path: Path) -> None:
     quick = example.replace('"train.steps": 600', '"train.steps": 2')
     assert quick != example, "the example trains 600 steps"
     (notebook,) = blocks("docs/attention.md", "python")
-    quick += notebook + 'print(view(found, "cross")._repr_svg_())'
+    quick += notebook + 'print(heedful.attention_view(found, "cross")._repr_svg_())'
     done = subprocess.run(
         [sys.executable, "-c", quick],
         cwd=tmp_path,

@@ -58,7 +58,7 @@ def _is_from_right(direction: str) -> bool:
     return direction in ("R", "AL")
 
 
-def view(found: AttentionMap, kind: Kind, *, layer: int | None = None, head: int | None = None) -> View:
+def attention_view(found: AttentionMap, kind: Kind, *, layer: int | None = None, head: int | None = None) -> View:
     """The map of one head, or the mean of a layer's; the last layer unless told. Both count from 1."""
     if kind not in KINDS:
         raise ConfigError(f"kind {kind!r} is unknown; choose one of {', '.join(KINDS)}")

@@ -17,7 +17,7 @@ from heedful.data.atomic import unfinished
 from heedful.errors import ConfigError, DeviceError, HeedfulError
 from heedful.inspection import drawing
 from heedful.inspection.attention_map import KINDS, AttentionMap, attention_map
-from heedful.inspection.drawing import View, png, svg, view
+from heedful.inspection.drawing import View, attention_view, png, svg
 from heedful.inspection.page_file import PAGE, bundle, html
 from heedful.translate.translation import Translator
 from tests.small_models import small_model
@@ -92,7 +92,7 @@ def test_everything_is_said_in_both_languages() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_view_holds_the_words_and_the_shares_of_one_head(found: AttentionMap, kind: str) -> None:
     named = next(each for each in KINDS if each == kind)
-    one = view(found, named, layer=1, head=2)
+    one = attention_view(found, named, layer=1, head=2)
     name = "cross-attention" if kind == "cross" else f"{kind} self-attention"
     assert one.title == f"{name}, layer 1, head 2; rows look at columns, in percent"
     assert one.rows == found.rows(named).words
@@ -101,7 +101,7 @@ def test_a_view_holds_the_words_and_the_shares_of_one_head(found: AttentionMap, 
     masked = [share is None for share in one.shares[0]]
     assert any(masked) == (kind == "decoder")
     with pytest.raises(ConfigError, match="head 3 is not there: this model has heads 1 to 2"):
-        view(found, named, head=3)
+        attention_view(found, named, head=3)
 
 
 def test_svg_is_well_formed_whatever_the_words() -> None:
@@ -118,16 +118,16 @@ def test_svg_is_well_formed_with_what_is_no_character() -> None:
 
 
 def test_a_view_shows_itself_and_a_kind_that_is_none_is_named(found: AttentionMap) -> None:
-    shown = view(found, "cross")
+    shown = attention_view(found, "cross")
     assert shown._repr_svg_() == svg(shown)
     with pytest.raises(ConfigError, match="kind 'self' is unknown; choose one of cross, encoder, decoder"):
-        view(found, "self")  # type: ignore[arg-type]
+        attention_view(found, "self")  # type: ignore[arg-type]
 
 
 def test_without_a_choice_a_view_is_the_mean_of_the_last_layer(found: AttentionMap) -> None:
     weights_LHWW = found.words("cross")
     assert weights_LHWW.size(0) > 1
-    shown = view(found, "cross")
+    shown = attention_view(found, "cross")
     assert f"layer {weights_LHWW.size(0)}, mean of all heads" in shown.title
     assert [list(row) for row in shown.shares] == weights_LHWW[-1].mean(dim=0).tolist()
 
@@ -137,12 +137,12 @@ def test_a_sentence_without_spaces_is_drawn_in_its_pieces(tmp_path: Path) -> Non
     languages = {"source_language": "zh", "target_language": "en"}
     translator = Translator.load(small_model(tmp_path / "zh", text=text, data=languages), device="cpu")
     found = attention_map(translator, "老师喜欢今天", "the teacher")
-    shown = view(found, "cross")
+    shown = attention_view(found, "cross")
     assert "".join(shown.columns) == "老师喜欢今天</s>"
     assert len(shown.columns) > 3
     assert shown.rows == found.target.words
     assert all(sum(share or 0 for share in row) == pytest.approx(1, abs=1e-4) for row in shown.shares)
-    assert view(found, "encoder").rows == shown.columns
+    assert attention_view(found, "encoder").rows == shown.columns
 
 
 HEBREW = ("החיה", "חצתה", "(הכביש).", "</s>")

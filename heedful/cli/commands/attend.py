@@ -113,7 +113,7 @@ def picture(
     from heedful.inspection.trace import look
 
     named = next(each for each in KINDS if each == kind)
-    shown = drawing.view(look(translator, text, target), named, layer=layer, head=head)
+    shown = drawing.attention_view(look(translator, text, target), named, layer=layer, head=head)
     return drawing.svg(shown) if form == ".svg" else drawing.png(shown)
 
 
