@@ -1,1 +1,1 @@
-"""§5.1: text files become numbered sentences on disk. It knows neither torch nor models."""
+"""§5.1: text files become token ids on disk. It knows neither torch nor models."""

@@ -1,4 +1,4 @@
-"""§3: packed sentences in, logits out; weights and settings on disk. It knows neither text, nor training, nor GPUs.
+"""§3: packed sentences in, logits out; weights and settings on disk. It knows neither text nor steps of training.
 
 | file | section |
 |---|---|

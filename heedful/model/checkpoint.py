@@ -34,7 +34,7 @@ from heedful.data.run_folder import CHECKPOINTS, CONFIG, MODEL, TOKENIZER
 from heedful.data.tokenizer import Tokenizer
 from heedful.errors import CheckpointError
 from heedful.model.interface import TranslationModel
-from heedful.model.registry import empty_model
+from heedful.model.registry import model_to_fill
 
 WEIGHTS, MOMENTS, STATE = "model.safetensors", "state.safetensors", "state.json"
 FORMAT = {"format": "heedful"}  # alone: several remarks would be written in any order
@@ -336,6 +336,6 @@ def load_model(path: Path, *, device: torch.device, dtype: torch.dtype = torch.f
     """A MODEL ready to use: evaluation mode, on `device`."""
     files = find_model(path)
     config, tokenizer = load_config(files.config), Tokenizer.load(files.tokenizer)
-    model = empty_model(config.model, tokenizer.vocab_size).to_empty(device="cpu").to(dtype)
+    model = model_to_fill(config.model, tokenizer.vocab_size).to(dtype)
     load_weights(model, load_tensors(files.weights), files.weights)
     return LoadedModel(model.to(device).eval(), tokenizer, config, files.weights)

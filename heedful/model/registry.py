@@ -44,11 +44,11 @@ def load_family(name: str) -> type[TranslationModel]:
     if folder not in sys.path:
         sys.path.insert(0, folder)
     try:
-        family = getattr(import_module(module_name), class_name)
+        family = getattr(import_module(module_name), class_name, None)
     except ModuleNotFoundError as error:
         raise ConfigError(f"--family {name}: no module {error.name} is found here or among what is installed") from None
-    except AttributeError:
-        raise ConfigError(f"--family {name}: {module_name} has no {class_name}") from None
+    if family is None:
+        raise ConfigError(f"--family {name}: {module_name} has no {class_name}")
     if not (isinstance(family, type) and issubclass(family, TranslationModel)):
         raise ConfigError(f"--family {name}: {class_name} does not derive from heedful.TranslationModel")
     register(family)
@@ -64,3 +64,14 @@ def empty_model(config: FamilyConfig, vocab_size: int) -> TranslationModel:
     """The same with parameters that hold no numbers yet, on torch's meta device."""
     with torch.device("meta"):
         return new_model(config, vocab_size)
+
+
+def model_to_fill(config: FamilyConfig, vocab_size: int) -> TranslationModel:
+    """A model whose weights are about to be read.
+
+    Ours is spared the initial numbers, which take long. Another family may hold more than its weights, so it is made
+    whole.
+    """
+    if config.family != Transformer.family:
+        return new_model(config, vocab_size)
+    return empty_model(config, vocab_size).to_empty(device="cpu")

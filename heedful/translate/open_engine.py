@@ -94,8 +94,8 @@ def open_engine(models: Sequence[Path], name: str, device: torch.device, *, prec
     reason = ""
     if name == precision == "auto" and _is_ctranslate2_here(models, device):
         config = load_config(find_model(models[0]).config)
-        reason = CTRANSLATE2.reason(config.model)
-        if not reason and _finds_ours(config):
+        reason = CTRANSLATE2.reason(config.model) or _finds_otherwise(config)
+        if not reason:
             return _open_ctranslate2(models, name, device)
     if name == "ctranslate2":
         return _open_ctranslate2(models, name, device)
@@ -111,10 +111,14 @@ def _is_ctranslate2_here(models: Sequence[Path], device: torch.device) -> bool:
     return device.type == "cpu" and len(models) == 1 and find_spec("ctranslate2") is not None
 
 
-def _finds_ours(config: Config) -> bool:
-    """Whether CTranslate2's search finds what ours finds, for sentences of any length that the model takes."""
-    fits = config.data.max_length + config.decode.max_extra < num_positions(config.model)
-    return fits and config.decode.alpha <= MAX_ALPHA
+def _finds_otherwise(config: Config) -> str:
+    """Why CTranslate2's search may find something else than ours; "" where it does not, however long a sentence is."""
+    longest, limit = config.data.max_length + config.decode.max_extra, num_positions(config.model) - 1
+    if longest > limit:
+        return f"data.max_length + decode.max_extra = {longest:,}, and CTranslate2 goes up to {limit:,}"
+    if config.decode.alpha > MAX_ALPHA:
+        return f"decode.alpha = {config.decode.alpha:g}, and CTranslate2 searches like ours up to {MAX_ALPHA:g}"
+    return ""
 
 
 def _open_ctranslate2(models: Sequence[Path], name: str, device: torch.device) -> Opened:

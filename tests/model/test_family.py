@@ -21,12 +21,13 @@ from torch import Tensor
 import heedful
 from heedful.config import settings
 from heedful.config.setting_layers import preset, resolve
+from heedful.config.settings import FamilyConfig
 from heedful.errors import ConfigError, HeedfulError
 from heedful.model import registry
 from heedful.model.checkpoint import weights_digest
 from heedful.model.interface import TranslationModel
 from heedful.model.packed import pack_source, pack_target, shift_right
-from heedful.model.registry import load_family, new_model, register
+from heedful.model.registry import load_family, model_to_fill, new_model, register
 from heedful.translate.alignment import Aligner
 from heedful.translate.engine import Request, SearchOptions
 from heedful.translate.torch_engine import TorchEngine
@@ -175,6 +176,32 @@ def test_a_family_that_lacks_what_every_model_needs_is_refused() -> None:
 
     with pytest.raises(ConfigError, match="Half is no whole family of models: it lacks settings, decode, encode"):
         register(Half)  # type: ignore[type-abstract]
+
+
+def test_a_fault_in_a_familys_module_is_not_taken_for_a_class_that_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "faulty_family.py").write_text("import math\nmath.no_such_thing\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(AttributeError, match="no_such_thing"):
+        load_family("faulty_family:Model")
+
+
+def test_what_a_family_holds_beside_its_weights_is_there_when_it_is_loaded() -> None:
+    class Kept(Bag):
+        family = "kept"
+        threes_3: Tensor
+
+        def __init__(self, config: FamilyConfig, vocab_size: int) -> None:
+            super().__init__(config, vocab_size)
+            self.register_buffer("threes_3", torch.full((3,), 3.0), persistent=False)
+            self.table_4 = torch.arange(4)
+
+    register(Kept)
+    model = model_to_fill(BagConfig(family="kept", d_model=8), 20)
+    assert isinstance(model, Kept)
+    assert model.threes_3.tolist() == [3.0, 3.0, 3.0]
+    assert model.table_4.tolist() == [0, 1, 2, 3]
 
 
 def test_a_setting_that_a_family_lacks_is_refused_and_a_presets_is_left_out() -> None:

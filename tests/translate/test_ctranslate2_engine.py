@@ -214,8 +214,10 @@ def test_auto_takes_our_own_engine_where_an_export_does_not_do(tmp_path: Path, m
     eager = small_model(tmp_path / "eager", data={"max_length": 40})
     settings = eager / "config.toml"
     settings.write_text(settings.read_text().replace("alpha = 0.6", "alpha = 1.5"))
-    for models in ([model, model], [wide], [long], [eager]):
-        assert isinstance(open_engine(models, "auto", CPU).engine, TorchEngine)
+    for models, why in (([model, model], ""), ([wide], "d_k"), ([long], "max_length"), ([eager], "decode.alpha = 1.5")):
+        engine = open_engine(models, "auto", CPU).engine
+        assert isinstance(engine, TorchEngine)
+        assert why in engine.computing(GREEDY).reason
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
     assert isinstance(open_engine([model], "auto", CPU).engine, TorchEngine)
 

@@ -92,7 +92,7 @@ class Interruption(AbstractContextManager["Interruption"]):
 
 
 def run_torchrun(num_processes: int, arguments: Sequence[str], *, say: Callable[[str], None]) -> int:
-    """Run the same command in several processes; a signal is passed on, and they end after a checkpoint.
+    """Run the same command in several processes. They end after a checkpoint at SIGTERM, and at a terminal's Ctrl-C.
 
     If one of them dies, all are started again from the last checkpoint, up to `MAX_RESTARTS` times. After an error of
     ours they are not, as it would come again. (torchrun's own restarts read the addresses of dead processes.)
