@@ -15,7 +15,7 @@ from heedful.cli.commands.train import _time
 from heedful.config.setting_layers import preset, resolve, setting
 from heedful.config.settings import ModelConfig
 from heedful.errors import DeviceError, about
-from heedful.model.checkpoint import WEIGHTS
+from heedful.model.checkpoint import MOMENTS, STATE, WEIGHTS
 from heedful.model.parameter_count import count, shapes_of_new
 from heedful.train import time_estimate
 from heedful.train.run.plan import Plan
@@ -153,5 +153,6 @@ def test_a_run_whose_steps_are_done_needs_no_time(tmp_path: Path) -> None:
         tmp_path, resolve(preset("tiny")), "cpu", "cpu", "", "auto", None, has_exact_vocab_size=False, messages=()
     )
     (tmp_path / "checkpoints" / "step-00000750").mkdir(parents=True)
-    (tmp_path / "checkpoints" / "step-00000750" / WEIGHTS).touch()
+    for name in (WEIGHTS, MOMENTS, STATE):
+        (tmp_path / "checkpoints" / "step-00000750" / name).touch()
     assert _time(plan, 1600, 1) == "none: all 750 steps are done"
