@@ -12,7 +12,7 @@ from pathlib import Path
 from heedful.errors import DataError
 
 _KINDS = {
-    "a subtitle file": ".srt .vtt",
+    "a subtitle file": ".srt .vtt .ass .ssa .sub",
     "a text document": ".docx .doc .odt .rtf",
     "an e-book": ".epub",
     "a slide show": ".pptx",

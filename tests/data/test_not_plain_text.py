@@ -23,7 +23,24 @@ from tests.small_translator import save_translator, small_translator
 
 __all__ = ["heedful"]
 
-NAMES = ["srt", "vtt", "docx", "odt", "pptx", "xlsx", "pdf", "tmx", "xliff", "xlf", "po", "html", "htm"]
+NAMES = [
+    "srt",
+    "vtt",
+    "ass",
+    "ssa",
+    "sub",
+    "docx",
+    "odt",
+    "pptx",
+    "xlsx",
+    "pdf",
+    "tmx",
+    "xliff",
+    "xlf",
+    "po",
+    "html",
+    "htm",
+]
 SUBTITLES = "1\n00:00:01,000 --> 00:00:04,000\nThe cat sat on the mat.\n"
 
 
