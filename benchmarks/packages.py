@@ -15,7 +15,7 @@ from heedful import PACKAGE
 
 ROOT = PACKAGE.parent
 DRAWING = ROOT / "docs" / "images" / "packages.svg"
-LATE = {("translate", "fast"), ("train", "fast")}  # a twin is imported when it is wanted
+LATE = {("translate", "fast"), ("train", "fast"), ("model", "baselines")}  # imported when they are wanted
 WIDTH, ROW, BOX, LEFT = 960, 46, 112, 60
 FONT = 'font-family="system-ui, sans-serif"'
 
@@ -33,7 +33,7 @@ def purpose(package: str) -> str:
 
 
 def drawing() -> str:
-    """Each package in a box; it imports those above it. Dashed: the two that are imported late."""
+    """Each package in a box; it imports those above it. Dashed: those that are imported late."""
     names = packages()
     middles = {name: 24 + ROW * number + ROW // 2 for number, name in enumerate(names)}
     rows = [row for name in names for row in _box(name, middles[name])]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from heedful import PACKAGE
 from heedful.config.setting_layers import Layer, preset, read_toml
-from heedful.config.settings import check_value, refuse_unknown
+from heedful.config.setting_names import check_value, refuse_unknown
 from heedful.errors import ConfigError
 
 OURS = PACKAGE.parent / "recipes"  # in a clone

@@ -14,16 +14,8 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from heedful.config.settings import (
-    DEFAULT_FAMILY,
-    TEXT_FILES,
-    Config,
-    FamilyConfig,
-    converted,
-    refuse_unknown,
-    sections,
-    settings_of,
-)
+from heedful.config.setting_names import converted, refuse_unknown, sections, settings_of
+from heedful.config.settings import DEFAULT_FAMILY, TEXT_FILES, Config, FamilyConfig
 from heedful.errors import ConfigError
 
 Layer: TypeAlias = dict[str, dict[str, Any]]

@@ -11,12 +11,15 @@ from pathlib import Path
 
 import torch
 
-from heedful.config.settings import FamilyConfig, register_settings
+from heedful.config.baseline_settings import BASELINES
+from heedful.config.setting_names import register_settings
+from heedful.config.settings import FamilyConfig
 from heedful.errors import ConfigError
 from heedful.model.interface import TranslationModel
 from heedful.model.transformer import Transformer
 
 _CLASSES: dict[str, type[TranslationModel]] = {Transformer.family: Transformer}
+"""Those that are loaded. One of `baselines/` is, when it is first asked for."""
 
 
 def register(family: type[TranslationModel]) -> None:
@@ -26,7 +29,7 @@ def register(family: type[TranslationModel]) -> None:
     )
     if missing:
         raise ConfigError(f"{family.__qualname__} is no whole family of models: it lacks {', '.join(missing)}")
-    known = _CLASSES.get(family.family)
+    known = _class_of(family.family) if family.family in {*_CLASSES, *BASELINES} else None
     if known is not None and (known.__module__, known.__qualname__) != (family.__module__, family.__qualname__):
         raise ConfigError(
             f"model.family = {family.family!r} is {known.__qualname__} already; give {family.__qualname__} another name"
@@ -57,7 +60,16 @@ def load_family(name: str) -> type[TranslationModel]:
 
 def new_model(config: FamilyConfig, vocab_size: int) -> TranslationModel:
     """A new model of the family that the settings name."""
-    return _CLASSES[config.family](config, vocab_size)
+    return _class_of(config.family)(config, vocab_size)
+
+
+def _class_of(family: str) -> type[TranslationModel]:
+    if family not in _CLASSES:
+        module = import_module(f"heedful.baselines.{family}")
+        _CLASSES[family] = next(
+            each for each in vars(module).values() if isinstance(each, type) and vars(each).get("family") == family
+        )
+    return _CLASSES[family]
 
 
 def empty_model(config: FamilyConfig, vocab_size: int) -> TranslationModel:

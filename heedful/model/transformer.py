@@ -88,10 +88,7 @@ class Transformer(TranslationModel):
 
     def new_decoder(self) -> Decoder[Any]:
         """With a cache, wherever that can be done."""
-        if CACHED.unsupported(self.config) is not None:
-            return ReplayDecoder(self)
-        layers = [layer for layer in self.decoder if isinstance(layer, DecoderLayer)]
-        return CachedDecoder(self.embedding, layers, position_limit=self.position_limit)
+        return decoder_of(self, self.config)
 
     @contextmanager
     def recorded_attention(self) -> Iterator[RecordedAttention]:
@@ -103,6 +100,14 @@ class Transformer(TranslationModel):
         }
         with ExitStack() as stack:
             yield {use: stack.enter_context(recorded(places)) for use, places in uses.items()}
+
+
+def decoder_of(model: Transformer, config: ModelConfig) -> Decoder[Any]:
+    """The decoder of a model whose decoder has these settings."""
+    if CACHED.unsupported(config) is not None:
+        return ReplayDecoder(model)
+    layers = [layer for layer in model.decoder if isinstance(layer, DecoderLayer)]
+    return CachedDecoder(model.embedding, layers, position_limit=model.position_limit)
 
 
 def attentions(layers: nn.ModuleList, kind: type[MultiHeadAttention]) -> list[MultiHeadAttention]:

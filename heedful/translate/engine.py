@@ -18,7 +18,8 @@ from typing import Annotated, TypeAlias, TypeVar
 import torch
 from msgspec import Meta, Struct
 
-from heedful.config.settings import Count, DecodeConfig, Positive, check_fields
+from heedful.config.setting_names import check_fields
+from heedful.config.settings import Count, DecodeConfig, Positive
 from heedful.errors import ConfigError, DataError, counted
 from heedful.model.interface import TranslationModel
 from heedful.translate.search import Hypothesis

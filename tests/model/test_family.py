@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 import heedful
-from heedful.config import settings
+from heedful.config import setting_names
 from heedful.config.setting_layers import preset, resolve
 from heedful.config.settings import FamilyConfig
 from heedful.errors import ConfigError, HeedfulError
@@ -43,7 +43,7 @@ LONG = 300  # seconds, in which a busy machine, too, has trained a few steps
 
 @pytest.fixture(autouse=True)
 def only_our_families(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settings, "FAMILIES", dict(settings.FAMILIES))
+    monkeypatch.setattr(setting_names, "FAMILIES", dict(setting_names.FAMILIES))
     monkeypatch.setattr(registry, "_CLASSES", dict(registry._CLASSES))
 
 
