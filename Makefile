@@ -1,6 +1,6 @@
 # The two commands of the README are `make demo` and `make test`.
 PYTHON ?= python3
-WORKERS ?= 2
+WORKERS ?= 3
 PAIR ?= en-de
 SEED ?= 1
 BIN := .venv/bin
@@ -13,7 +13,7 @@ demo: .venv/ready  ## train on the built-in corpus, score, translate: minutes on
 demos: .venv/ready-dev  ## train twelve demos (four pairs, three seeds) and count the sentences that come out right
 	$(BIN)/python -m benchmarks.demos --keep
 
-test: .venv/ready-dev  ## the whole test suite, in two processes (WORKERS=8: in eight)
+test: .venv/ready-dev  ## the whole test suite, in three processes (WORKERS=8: in eight)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 quick: .venv/ready-dev  ## the tests that take moments, from every package: under a minute

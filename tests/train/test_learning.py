@@ -87,7 +87,7 @@ def learn_half(folder: Path, source: str, target: str) -> None:
     write_corpus(corpus, source, target, train_pairs=30_000)
     settings = {
         "train.seed": SEED,
-        "train.steps": 750,
+        "train.steps": 500,
         "train.batch_tokens": 1024,
         "train.warmup_steps": 200,
         "train.checkpoint_steps": 10,
