@@ -59,11 +59,20 @@ class LearnedPositions(nn.Module):
         return F.embedding(positions_T, self.weight_LD)
 
 
+class NoPositions(nn.Module):
+    """Not in the paper: nothing is added. The encoder then sees a bag of words, as nothing else tells it of order."""
+
+    def forward(self, positions_T: Tensor, longest: int, like: Tensor) -> Tensor:
+        return like.new_zeros(())
+
+
 def new_positions(config: ModelConfig) -> nn.Module:
     """What is added to the embeddings: `model.positions`."""
     match config.positions:
         case "learned":
             return LearnedPositions(config.d_model, config.max_positions)
+        case "none":
+            return NoPositions()
         case _:
             return SinusoidalPositions(config.d_model)
 
