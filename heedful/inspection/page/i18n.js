@@ -289,10 +289,6 @@ const TEXTS = {
     "This model has learned a vector for each position (table 3, row E); it has no sinusoids.",
     "이 모델은 사인파 대신 학습된 위치 임베딩을 씁니다(표 3의 E행).",
   ],
-  "positions.other": [
-    "This model adds no sinusoids to its embeddings: model.positions = {kind}.",
-    "이 모델은 임베딩에 사인파를 더하지 않습니다(model.positions = {kind}).",
-  ],
   request: ["The last request", "마지막 요청"],
   positions: ["Positional encoding", "위치 인코딩"],
   "positions.axes": ["{n} positions ↓ × {d} dimensions →", "위치 {n} ↓ × 차원 {d} →"],

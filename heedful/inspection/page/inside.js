@@ -74,12 +74,9 @@ function drawCurves(model) {
   show(places.curves, metrics?.step.length ? curvesView(metrics) : scheduleView(model));
 }
 
-/** The sinusoids of §3.5, or a sentence about what the model has in their place. */
+/** The sinusoids of §3.5, unless the model has learned vectors in their place. */
 function drawPositions(model) {
-  if (model.positions !== "sinusoidal") {
-    const text = model.positions === "learned" ? t("positions.learned") : t("positions.other", { kind: model.positions });
-    return show(places.positions, h("p", { class: "muted" }, text));
-  }
+  if (model.positions === "learned") return show(places.positions, h("p", { class: "muted" }, t("positions.learned")));
   if (fetched.positions?.d === model.d_model) show(places.positions, positionsView(fetched.positions));
 }
 
@@ -92,7 +89,7 @@ async function fetchRest(model) {
     drawCard(model);
   }
   if (!watching) watch(model);
-  if (fetched.positions?.d !== model.d_model && model.positions === "sinusoidal") {
+  if (fetched.positions?.d !== model.d_model && model.positions !== "learned") {
     fetched.positions = await fetchPositions(128, model.d_model).catch(() => null);
     drawPositions(model);
   }
