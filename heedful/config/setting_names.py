@@ -61,11 +61,11 @@ def refuse_unknown(layer: Mapping[str, Mapping[str, Any]]) -> None:
         if not isinstance(fields, Mapping):
             raise ConfigError(f"{section} = {fields!r} stands alone; settings are written section.field")
         if section not in known:
-            raise ConfigError(f"there is no section {section!r}{_nearest(section, known)}")
+            raise ConfigError(f"there is no section {section!r}{nearest(section, known)}")
         for field in fields:
             if field not in known[section]:
                 names = [f"{s}.{f}" for s in known for f in known[s]]
-                raise ConfigError(f"there is no setting {section}.{field}{_nearest(f'{section}.{field}', names)}")
+                raise ConfigError(f"there is no setting {section}.{field}{nearest(f'{section}.{field}', names)}")
 
 
 def check_value(section: str, field: str, value: object) -> None:
@@ -91,7 +91,8 @@ def check_fields(struct: Struct) -> None:
         msgspec.structs.force_setattr(struct, field.name, plain)
 
 
-def _nearest(name: str, known: Iterable[str]) -> str:
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The name that was probably meant, or all of them."""
     names = list(known)
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     return f"; did you mean {close[0]}?" if close else f"; there are {', '.join(names)}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -69,6 +70,15 @@ split = click.option(
 )
 settings = click.option("--set", "settings", multiple=True, metavar="A.B=C", help="A setting: model.d_ff=1024.")
 preset = click.option("--preset", metavar="NAME", help="tiny, small, base (the default: the paper's) or big.")
+seeds = click.option(
+    "--seeds",
+    type=click.IntRange(0, 2**32 - 1),
+    multiple=True,
+    default=(1, 2, 3),
+    show_default="1 2 3",
+    metavar="SEED…",
+    help="One training for each.",
+)
 recipe = click.argument("recipe", type=FILE, required=False)
 
 
@@ -105,3 +115,21 @@ def refuse_given(*names: str, reason: str) -> None:
     for name in names:
         if source(name) is ParameterSource.COMMANDLINE:
             raise click.UsageError(f"{_flag(name)} {reason}")
+
+
+class CommandWithSeeds(click.Command):
+    """A command that takes `--seeds 1 2 3` for `--seeds 1 --seeds 2 --seeds 3`."""
+
+    def parse_args(self, context: click.Context, words: list[str]) -> list[str]:
+        """Parse with one option for each seed."""
+        return super().parse_args(context, list(_one_each("--seeds", words)))
+
+
+def _one_each(option: str, words: Sequence[str]) -> Iterator[str]:
+    """The words, with the option before each of the numbers that follow it."""
+    is_listing = False
+    for before, word in zip(["", *words], words, strict=False):
+        is_listing = before == option or (is_listing and word.isdecimal())
+        if is_listing and before != option:
+            yield option
+        yield word

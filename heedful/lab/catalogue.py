@@ -1,0 +1,19 @@
+"""All experiments by name, in the order in which `heedful lab all` runs them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from heedful.lab.experiment import Experiment, named
+from heedful.lab.smoothing import SMOOTHING
+from heedful.lab.table3 import TABLE3
+
+EXPERIMENTS = (TABLE3, SMOOTHING)
+ALL = "all"
+
+
+def chosen(name: str) -> Sequence[Experiment]:
+    """The experiment of that name, or all."""
+    if name == ALL:
+        return EXPERIMENTS
+    return [named(name, {each.name: each for each in EXPERIMENTS}, "experiment")]

@@ -1,0 +1,46 @@
+"""One experiment from its rows to its report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from heedful.lab.experiment import Experiment, LabRequest, Say, named
+from heedful.lab.findings import Findings
+from heedful.lab.judgement import findings_of
+from heedful.lab.report import write_report
+from heedful.lab.rows import OnRecord, Stop, forget
+from heedful.lab.training_rows import jobs_of, results_of
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The report of an experiment; it is not whole if the experiment was stopped."""
+
+    findings: Findings
+    report: Path
+    is_whole: bool
+
+
+def run_experiment(
+    experiment: Experiment, request: LabRequest, *, say: Say, on_record: OnRecord, stop: Stop
+) -> Finished:
+    """Make what is missing, and write the report of all there is."""
+    if experiment.measure:
+        findings, is_whole = experiment.measure(request, say), True
+    else:
+        jobs = jobs_of(experiment, request)
+        results, is_whole = results_of(jobs, say=say, on_record=on_record, stop=stop)
+        findings = findings_of(experiment, results, has_verdicts=not request.is_quick)
+    return Finished(findings, write_report(request.output / experiment.name, experiment, findings), is_whole)
+
+
+def forget_rows(experiments: Sequence[Experiment], request: LabRequest, names: Sequence[str]) -> None:
+    """Remove what rows of these names have left, so that the experiments make them again."""
+    rows = {row.name: row for experiment in experiments for row in experiment.rows}
+    chosen = {named(name, rows, "row").name for name in names}
+    trained = [experiment for experiment in experiments if chosen & {row.name for row in experiment.rows}]
+    for job in (job for experiment in trained for job in jobs_of(experiment, request)):
+        if job.row in chosen:
+            forget(job)

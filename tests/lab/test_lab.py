@@ -1,0 +1,315 @@
+"""A lab of two rows of a few steps: trained, killed and gone on, used again, and refused where it is another."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections.abc import Callable
+from pathlib import Path
+from xml.etree import ElementTree
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+
+from heedful.cli.main import commands
+from heedful.config.setting_layers import Layer
+from heedful.config.settings import Config
+from heedful.data.atomic import write_file
+from heedful.errors import CheckpointError, ConfigError, DataError, TrainingError
+from heedful.lab import row_result, rows
+from heedful.lab.experiment import BASE, BLEU, PERPLEXITY, Claim, Experiment, LabRequest, Row
+from heedful.lab.row_result import RowResult
+from heedful.lab.running import Finished, forget_rows, run_experiment
+from heedful.train.loop import CheckpointRecord, Record
+
+pytestmark = pytest.mark.slow
+
+STEPS = 8
+SMALL: Layer = {
+    "model": {"d_model": 16, "d_ff": 32, "num_layers": 1, "num_heads": 2},
+    "train": {"batch_tokens": 128, "checkpoint_steps": 2},
+    "data": {"max_length": 20},
+    "decode": {"max_extra": 5},
+}
+EXPERIMENT = Experiment(
+    name="small",
+    question="Does one head suffice?",
+    section="§3.2.2",
+    minutes=1,
+    steps=STEPS,
+    settings=SMALL,
+    rows=(Row(BASE, "2 heads"), Row("h1", "1 head", {"model": {"num_heads": 1}})),
+    claims=(
+        Claim(row="h1", metric=PERPLEXITY, expected="higher", source="5.29 against 4.92"),
+        Claim(row="h1", metric=BLEU, expected="same", source="24.9 against 25.8", margin=1.0),
+    ),
+    quick=(BASE,),
+)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Nonsense words, and the same in the other order."""
+    folder, draw = tmp_path_factory.mktemp("nonsense"), random.Random(1)
+    words = [a + b for a in "bdgklm" for b in "aeio"]
+    lines = [[draw.choice(words) for _ in range(draw.randint(1, 7))] for _ in range(220)]
+    for name, part in {"train": lines[:200], "valid": lines[200:]}.items():
+        (folder / f"{name}.en").write_text("".join(f"{' '.join(line)}\n" for line in part), encoding="utf-8")
+        (folder / f"{name}.de").write_text("".join(f"{' '.join(line[::-1])}\n" for line in part), encoding="utf-8")
+    return folder
+
+
+class Watch:
+    """Hears what a lab says, and may end it after a number of checkpoints."""
+
+    def __init__(self, *, stop_after: int = 10**9, end: Callable[[], None] | None = None) -> None:
+        self.checkpoints, self.stop_after, self.end, self.said = 0, stop_after, end, list[str]()
+
+    def hear(self, _: Config, record: Record) -> None:
+        self.checkpoints += isinstance(record, CheckpointRecord)
+        if self.end and self.checkpoints >= self.stop_after:
+            self.end()
+
+    def stop(self) -> bool:
+        return self.end is None and self.checkpoints >= self.stop_after
+
+
+def run(
+    output: Path, data: Path | None, *, seeds: tuple[int, ...] = (1, 2), watch: Watch | None = None, **changes: object
+) -> Finished:
+    watch = watch or Watch()
+    request = LabRequest(output, data, seeds=seeds, device="cpu", command="heedful lab small")
+    experiment = msgspec.structs.replace(EXPERIMENT, **changes)
+    return run_experiment(experiment, request, say=watch.said.append, on_record=watch.hear, stop=watch.stop)
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Path:
+    """A finished lab, which no test changes."""
+    output = tmp_path_factory.mktemp("lab")
+    assert run(output, data).is_whole
+    return output
+
+
+@pytest.fixture
+def own(lab: Path, tmp_path: Path) -> Path:
+    """A copy of the results, without the runs."""
+    output = tmp_path / "lab"
+    for path in (lab / "rows").rglob("*.json"):
+        write_to = output / path.relative_to(lab)
+        write_to.parent.mkdir(parents=True, exist_ok=True)
+        write_to.write_bytes(path.read_bytes())
+    return output
+
+
+def result(output: Path, row: str, seed: int) -> RowResult:
+    (path,) = output.glob(f"rows/*/{row}-{seed}.json")
+    loaded = row_result.load(path)
+    assert loaded
+    return loaded
+
+
+def no_training(*_: object, **__: object) -> None:
+    pytest.fail("nothing is to be trained")
+
+
+def test_the_report_has_the_claims_a_table_of_the_rows_and_pictures(lab: Path) -> None:
+    report = (lab / "small" / "report.md").read_text(encoding="utf-8")
+    assert "Does one head suffice? (§3.2.2)" in report
+    assert re.search(r"\| 1 head: perplexity against 2 heads \| higher \(5.29 against 4.92\) \| .+% \[.+\|", report)
+    assert len(re.findall(r"^\| h1 \|", report, flags=re.MULTILINE)) == 1 + 2, "in the table, and once for each seed"
+    pictures = re.findall(r"\]\((.+?\.svg)\)", report)
+    assert {"perplexity.svg", "bleu.svg", "perplexity-curves.svg"} <= set(pictures)
+    for picture in pictures:
+        assert ElementTree.parse(lab / "small" / picture).getroot().tag.endswith("svg")
+        assert (lab / "small" / picture).with_suffix(".png").read_bytes().startswith(b"\x89PNG")
+    record = json.loads((lab / "small" / "report.json").read_text(encoding="utf-8"))
+    assert [each["verdict"] for each in record["judged"]] == ["cannot be told", "agrees"], "BLEU is 0 after 8 steps"
+
+
+def test_a_result_names_scores_settings_text_precision_machine_and_command(lab: Path) -> None:
+    found = result(lab, "h1", 2)
+    assert [point.step for point in found.curve] == [2, 4, 6, 8]
+    assert (found.seed, found.steps, found.precision) == (2, STEPS, "fp32")
+    assert found.settings["model"]["num_heads"] == 1
+    assert found.settings["train"]["cooldown_steps"] == STEPS // 2
+    assert found.settings["train"]["average_last"] == 1
+    assert len(found.text_sha256) == 64
+    assert found.machine.processor
+    assert found.command == "heedful lab small"
+    assert found.parameters > 0
+    assert found.value(PERPLEXITY) == found.curve[-1].perplexity
+
+
+def test_a_finished_row_keeps_its_model_and_its_card_and_no_checkpoint(lab: Path, data: Path) -> None:
+    folder = lab / "runs" / data.name / "base-1"
+    assert (folder / "model" / "card.json").is_file()
+    assert not (folder / "checkpoints").exists()
+
+
+def test_finished_rows_are_used_again(own: Path, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows, "carry_out", no_training)
+    watch = Watch()
+    assert run(own, data, watch=watch).is_whole
+    assert watch.said == ["4 of 4 rows are there already"]
+
+
+def test_all_rows_share_text_and_vocabulary(lab: Path, data: Path) -> None:
+    one, other = (lab / "runs" / data.name / name / "tokenizer.model" for name in ("base-1", "h1-2"))
+    assert one.read_bytes() == other.read_bytes()
+    assert len({result(lab, row, seed).text_sha256 for row in (BASE, "h1") for seed in (1, 2)}) == 1
+
+
+class KilledError(Exception):
+    """Ends a lab amid a step, as a kill would."""
+
+
+def kill() -> None:
+    raise KilledError
+
+
+def test_a_killed_lab_goes_on_from_the_last_checkpoint_and_ends_as_if_nothing_had_happened(
+    lab: Path, tmp_path: Path, data: Path
+) -> None:
+    """Killed in its second row."""
+    with pytest.raises(KilledError):
+        run(tmp_path, data, seeds=(1,), watch=Watch(stop_after=6, end=kill))
+    assert [path.stem for path in tmp_path.glob("rows/*/*.json")] == ["base-1"]
+    watch = Watch()
+    assert run(tmp_path, data, seeds=(1,), watch=watch).is_whole
+    assert watch.said[0] == "1 of 2 rows are there already"
+    assert any("going on from step" in line for line in watch.said)
+    for row in (BASE, "h1"):
+        assert result(tmp_path, row, 1).curve == result(lab, row, 1).curve
+
+
+def test_a_stopped_lab_reports_what_it_has_and_says_how_long_the_rest_takes(tmp_path: Path, data: Path) -> None:
+    watch = Watch(stop_after=6)
+    done = run(tmp_path, data, watch=watch)
+    assert not done.is_whole
+    assert "| base |" in done.report.read_text(encoding="utf-8")
+    assert {each.measured for each in done.findings.judged} == {"too few seeds"}
+    told = [line for line in watch.said if line.startswith("row ")]
+    assert told[0] == "row 1 of 4: base, seed 1; time left: known after the first row"
+    assert re.fullmatch(r"row 2 of 4: h1, seed 1; about \d+ seconds? left", told[1])
+
+
+# ------------------------------------------------------------------------------------------------------------ refusals
+
+
+def test_a_lab_of_other_settings_is_refused_with_the_difference(own: Path, data: Path) -> None:
+    with pytest.raises(ConfigError, match=r"train\.steps = 12, was 8.*-o.*--redo base") as refused:
+        run(own, data, steps=12)
+    assert "num_heads" not in str(refused.value)
+
+
+def test_an_unfinished_row_of_other_settings_is_refused_too(tmp_path: Path, data: Path) -> None:
+    assert not run(tmp_path, data, watch=Watch(stop_after=2)).is_whole
+    with pytest.raises(ConfigError, match=r"base-1: .*model\.d_ff = 48, was 32"):
+        run(tmp_path, data, settings={**SMALL, "model": {**SMALL["model"], "d_ff": 48}})
+
+
+def test_a_lab_of_other_text_is_refused(own: Path, data: Path, tmp_path: Path) -> None:
+    other = tmp_path / data.name
+    other.mkdir()
+    for path in data.iterdir():
+        (other / path.name).write_text(path.read_text(encoding="utf-8") + "ba\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"the text is \w{8}, was \w{8}"):
+        run(own, other)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "problem"),
+    [("torch", "1.0.0", r"torch is [\d.]+, was 1\.0\.0"), ("precision", "bf16", "the precision is fp32, was bf16")],
+)
+def test_a_result_of_another_torch_or_precision_is_refused(
+    own: Path, data: Path, field: str, value: str, problem: str
+) -> None:
+    path = next(own.glob("rows/*/h1-1.json"))
+    row_result.save(path, msgspec.structs.replace(result(own, "h1", 1), **{field: value}))
+    with pytest.raises(ConfigError, match=problem):
+        run(own, data)
+
+
+def test_a_setting_that_is_newer_than_a_result_had_its_default(own: Path, data: Path) -> None:
+    for path in own.glob("rows/*/*.json"):
+        older = json.loads(path.read_text(encoding="utf-8"))
+        del older["settings"]["train"]["weight_decay"]
+        path.write_text(json.dumps(older), encoding="utf-8")
+    assert run(own, data).is_whole
+
+
+def test_a_row_is_made_again_on_request(own: Path, data: Path) -> None:
+    request = LabRequest(own, data, seeds=(1,), device="cpu")
+    before = result(own, "h1", 1)
+    forget_rows([EXPERIMENT], request, ["h1"])
+    assert {path.stem for path in own.glob("rows/*/*.json")} == {"base-1", "base-2", "h1-2"}
+    assert run(own, data, seeds=(1,)).is_whole
+    again = result(own, "h1", 1)
+    assert (again.curve, again.date > before.date) == (before.curve, True)
+    with pytest.raises(ConfigError, match=r"there is no row 'h2'; did you mean h1\?"):
+        forget_rows([EXPERIMENT], request, ["h2"])
+
+
+def test_a_result_that_cannot_be_written_costs_no_training(
+    own: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    next(own.glob("rows/*/base-1.json")).unlink()
+
+    def full(path: Path, content: bytes) -> None:
+        raise OSError(28, "No space left on device", str(path))
+
+    monkeypatch.setattr(row_result, "write_file", full)
+    with pytest.raises(CheckpointError, match=r"base-1\.json: cannot be written \(No space left"):
+        run(own, data, seeds=(1,))
+    monkeypatch.setattr(row_result, "write_file", write_file)
+    watch = Watch()
+    assert run(own, data, seeds=(1,), watch=watch).is_whole
+    assert any(f"going on from step {STEPS}" in line for line in watch.said)
+
+
+def test_a_row_that_diverges_is_a_result_without_scores_and_the_worse_one(
+    own: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def diverging(*_: object, **__: object) -> None:
+        raise TrainingError("the gradient was not finite")
+
+    for path in own.glob("rows/*/h1-*.json"):
+        row_result.save(path, msgspec.structs.replace(result(own, "h1", int(path.stem[-1])), diverged="not finite"))
+    monkeypatch.setattr(rows, "carry_out", diverging)
+    done = run(own, data)
+    assert [(each.measured, each.verdict) for each in done.findings.judged] == [
+        ("diverged with every seed", "agrees"),
+        ("diverged with every seed", "disagrees"),
+    ]
+    assert "1 (diverged), 2 (diverged)" in done.report.read_text(encoding="utf-8")
+
+
+def test_quick_has_fewer_rows_fewer_steps_and_no_verdict(tmp_path: Path) -> None:
+    request = LabRequest(tmp_path, is_quick=True, data=Path("not asked for"))
+    assert [row.name for row in EXPERIMENT.chosen_rows(request)] == [BASE]
+    assert EXPERIMENT.text_source(request) is None
+    long = msgspec.structs.replace(EXPERIMENT, steps=10_000)
+    assert long.settings_of(long.rows[0], request)["train"]["steps"] < 1000
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["tabel3"], "there is no experiment 'tabel3'; did you mean table3?"),
+        (["table3", "--redo", "h17"], "there is no row 'h17'; did you mean h1?"),
+    ],
+)
+def test_an_unknown_experiment_or_row_is_one_line_with_the_nearest_name(words: list[str], problem: str) -> None:
+    done = CliRunner().invoke(commands, ["lab", *words])
+    assert isinstance(done.exception, ConfigError)
+    assert str(done.exception).startswith(problem)
+
+
+def test_a_folder_without_the_text_is_one_line(tmp_path: Path) -> None:
+    done = CliRunner().invoke(commands, ["lab", "table3", "--data", str(tmp_path), "-o", str(tmp_path / "lab")])
+    assert isinstance(done.exception, DataError)
+    assert "train.en: is not there, nor as .xz or .gz" in str(done.exception)
+    assert not (tmp_path / "lab").exists()
