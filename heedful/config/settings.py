@@ -48,12 +48,18 @@ class DataConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 class TokenizerConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One vocabulary for both languages (§5.1)."""
 
+    kind: Literal["bpe", "char"] = "bpe"  # char: a piece for each character; vocab_size then is a limit
     vocab_size: Positive = 37_000
     model: str = ""  # a tokenizer.model to reuse
     dropout: Fraction = 0.0  # of merges, in training text (BPE-dropout); 0: none
     encodings: Positive = 8  # with dropout: of each pair, the first one without it; an epoch takes one after the other
 
     def __post_init__(self) -> None:
+        if self.dropout and self.kind == "char":
+            raise ConfigError(
+                f"tokenizer.dropout = {self.dropout} leaves out merges, and tokenizer.kind = char has none; "
+                f"leave it out, or take tokenizer.kind = bpe"
+            )
         if self.dropout and self.encodings == 1:
             raise ConfigError(
                 f"tokenizer.dropout = {self.dropout} needs tokenizer.encodings of at least 2, "

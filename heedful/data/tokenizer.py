@@ -1,4 +1,4 @@
-"""Joint byte-pair encoding: one SentencePiece vocabulary for both languages (§5.1 of the paper).
+"""Joint byte-pair encoding: one SentencePiece vocabulary for both languages (§5.1 of the paper), or characters alone.
 
 A text is brought to NFC first. Decoding its ids gives back every character of it, also those that the vocabulary has
 never seen (they are spelled in bytes), with these exceptions and no others:
@@ -20,7 +20,7 @@ from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
 from random import Random
-from typing import Any, ClassVar, Self, TypeAlias
+from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -43,6 +43,8 @@ _SAMPLED_LINES = 5_000_000
 _LONGEST_WORD = 1_000
 # SentencePiece keeps the tab and U+2585 to itself, and skips a text that holds them; NUL only ends a piece there.
 _RESERVED = str.maketrans("\t\u2585", "\0\0")
+# Characters that may fill a vocabulary of characters up to a multiple of 8.
+_FILLERS = [character for character in map(chr, range(0x30, 0x250)) if character.isalnum()]
 # The number of threads has no effect but is written into the model; with a constant, equal models are equal files.
 _TRAINER_FLAGS: dict[str, Any] = {
     "model_type": "bpe",
@@ -82,7 +84,7 @@ class Tokenizer:
     def learn(cls, lines: Iterable[str], vocab_size: int, *, seed: int) -> Self:
         """Learn exactly `vocab_size` pieces; if the text is too small for them, the error names the largest size."""
         words = _count_words(lines, seed=seed)
-        model = _train(words, vocab_size)
+        model = _train_merges(words, vocab_size)
         largest = _num_pieces(model)
         if largest < vocab_size:
             raise DataError(
@@ -94,10 +96,22 @@ class Tokenizer:
     def learn_at_most(cls, lines: Iterable[str], vocab_size: int, *, seed: int) -> Self:
         """Learn `vocab_size` pieces, or as many as the text can fill."""
         words = _count_words(lines, seed=seed)
-        model = _train(words, vocab_size)
+        model = _train_merges(words, vocab_size)
         largest = _num_pieces(model)
         # Merges are learned in order, so that the second training repeats the first and stops a few merges earlier.
-        return cls(model if largest == vocab_size else _train(words, _round_down(words, largest)))
+        return cls(model if largest == vocab_size else _train_merges(words, _round_down(words, largest)))
+
+    @classmethod
+    def learn_characters(cls, lines: Iterable[str], vocab_size: int, *, seed: int) -> Self:
+        """A piece for each character; the rarest of those beyond `vocab_size` pieces are spelled in bytes."""
+        words = _count_words(lines, seed=seed)
+        _check_multiple(vocab_size)
+        if vocab_size < _BYTES_AND_SPECIALS:
+            raise ConfigError(
+                f"tokenizer.vocab_size = {vocab_size} is too small: {_BYTES_AND_SPECIALS} bytes and special pieces "
+                f"need at least {_round_up(_BYTES_AND_SPECIALS)}"
+            )
+        return cls(_train(_filled_up(words, vocab_size), vocab_size, kind="char"))
 
     @classmethod
     def load(cls, path: Path) -> Self:
@@ -120,6 +134,12 @@ class Tokenizer:
     def vocab_size(self) -> int:
         """V: the number of pieces, a multiple of 8."""
         return self._size
+
+    @cached_property
+    def kind(self) -> Literal["bpe", "char"]:
+        """Whether words are made of characters alone, or of longer pieces too: `tokenizer.kind`."""
+        ordinary = filter(self.is_ordinary, range(self._size))
+        return "char" if all(len(self._processor.id_to_piece(index)) == 1 for index in ordinary) else "bpe"
 
     @cached_property
     def _texts(self) -> dict[int, str]:
@@ -333,9 +353,15 @@ def _without_blanks(counters: Iterable[Counter[str]]) -> Counter[str]:
     return words
 
 
-def _train(words: Counter[str], vocab_size: int) -> bytes:
-    """A model of at most `vocab_size` pieces. BPE never looks beyond a word, so word counts are enough."""
-    _check_size(words, vocab_size)
+def _train_merges(words: Counter[str], vocab_size: int) -> bytes:
+    """A model of at most `vocab_size` pieces."""
+    _check_multiple(vocab_size)
+    _check_smallest(words, vocab_size)
+    return _train(words, vocab_size, kind="bpe")
+
+
+def _train(words: Counter[str], vocab_size: int, *, kind: Literal["bpe", "char"]) -> bytes:
+    """SentencePiece's model of the words. No piece goes beyond a word, so word counts are enough."""
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
@@ -343,7 +369,7 @@ def _train(words: Counter[str], vocab_size: int) -> bytes:
             sentence_iterator=iter(list(_word_lines(words))),
             model_writer=model,
             vocab_size=vocab_size,
-            **_TRAINER_FLAGS,
+            **_TRAINER_FLAGS | {"model_type": kind},
         )
     except (RuntimeError, ValueError) as error:
         raise DataError(f"SentencePiece cannot learn from the text: {' '.join(str(error).split())}") from error
@@ -356,22 +382,39 @@ def _word_lines(words: Counter[str]) -> Iterator[str]:
             yield f"{word[begin : begin + _LONGEST_WORD].translate(_RESERVED)}\t{times}"
 
 
-def _check_size(words: Counter[str], vocab_size: int) -> None:
+def _check_multiple(vocab_size: int) -> None:
     if vocab_size % _MULTIPLE:
         nearest = max(1, round(vocab_size / _MULTIPLE)) * _MULTIPLE
         raise ConfigError(f"tokenizer.vocab_size = {vocab_size} is not a multiple of {_MULTIPLE}; {nearest} would be")
+
+
+def _check_smallest(words: Counter[str], vocab_size: int) -> None:
     smallest = _smallest_size(words)
     if vocab_size < smallest:
-        rounded = -(-smallest // _MULTIPLE) * _MULTIPLE
         raise DataError(
             f"tokenizer.vocab_size = {vocab_size} is too small: {_BYTES_AND_SPECIALS} bytes and special pieces and the "
-            f"text's {smallest - _BYTES_AND_SPECIALS} characters need at least {rounded}"
+            f"text's {smallest - _BYTES_AND_SPECIALS} characters need at least {_round_up(smallest)}"
         )
 
 
 def _smallest_size(words: Counter[str]) -> int:
-    characters = set().union(*words) | {SPACE}
-    return _BYTES_AND_SPECIALS + len(characters - {"\0", "\t", "\u2585"})
+    return _BYTES_AND_SPECIALS + len(_characters(words))
+
+
+def _characters(words: Counter[str]) -> set[str]:
+    """The characters that become pieces; the others are bytes in any vocabulary."""
+    return (set().union(*words) | {SPACE}) - {"\0", "\t", "\u2585"}
+
+
+def _filled_up(words: Counter[str], vocab_size: int) -> Counter[str]:
+    """The words, and characters that they lack, so that there are pieces for a multiple of 8."""
+    size = _smallest_size(words)
+    missing = [character for character in _FILLERS if character not in _characters(words)]
+    return words + Counter(missing[: _round_up(size) - size]) if size <= vocab_size else words
+
+
+def _round_up(size: int) -> int:
+    return -(-size // _MULTIPLE) * _MULTIPLE
 
 
 def _round_down(words: Counter[str], largest: int) -> int:

@@ -23,6 +23,7 @@ from heedful.model.parameter_count import count, shapes_of_new
 PIECES_PER_WORD = 3.0  # so many or more: the vocabulary was learned from other text, or is too small
 BYTE_SHARE = 0.01  # of all tokens
 UNUSED_SHARE = 0.05  # of the vocabulary, bytes aside
+FILLERS = 7  # pieces at most that a vocabulary of characters is filled up with
 CPU_SPEED = 3e10  # operations in a second that a thread does; a server's core of today in float32
 HOURS, DAYS = 2 * 3600, 48 * 3600
 DEEPEST = 8  # layers of a stack in the paper (table 3, C)
@@ -42,7 +43,8 @@ def cautions(
     found += [*_schedule(config, checkpoint_steps(run) if run else []), *_patience(config)]
     if train is not None:
         counts_V = token_counts(train, tokenizer.vocab_size)
-        if all(map(has_spaces, (config.data.source_language, config.data.target_language))):
+        languages = (config.data.source_language, config.data.target_language)
+        if tokenizer.kind == "bpe" and all(map(has_spaces, languages)):
             found += _pieces(counts_V, tokenizer)
         found += [*_bytes(counts_V, tokenizer), *_unused(counts_V, tokenizer)]
         found += _overlap(train, valid) if valid is not None else ()
@@ -219,7 +221,7 @@ def _unused(counts_V: TokenCounts, tokenizer: Tokenizer) -> Iterator[str]:
     used = "\n".join(tokenizer.pieces(np.flatnonzero(counts_V)))
     unused = tokenizer.pieces(np.flatnonzero(ordinary_V & (counts_V == 0)))
     never = [piece for piece in unused if piece not in used]
-    if len(never) >= UNUSED_SHARE * ordinary_V.sum():
+    if len(never) > FILLERS and len(never) >= UNUSED_SHARE * ordinary_V.sum():
         yield (
             f"{len(never):,} of {ordinary_V.sum():,} tokens never occur in the training text (such as "
             f"{' '.join(never[:5])}): their embeddings are noise; learn the vocabulary from this text"

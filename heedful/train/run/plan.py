@@ -72,7 +72,7 @@ def decide(request: TrainingRequest) -> Plan:
     _refuse_to_replace_the_model(run)
     _refuse_to_forget_the_base(request)
     _refuse_to_take_steps_back(run, settings)
-    config = _with_languages(_with_size_of_tokenizer(run, settings))
+    config = _with_languages(_with_facts_of_tokenizer(run, settings))
     device_type = choose_device("auto").type if request.device == "auto" else request.device
     return Plan(
         run=run,
@@ -116,20 +116,23 @@ def _layer_of_model(base: ModelFiles) -> Layer:
     return {"model": config["model"], "tokenizer": {"model": str(base.tokenizer)}, "data": languages}
 
 
-def _with_size_of_tokenizer(run: Path, settings: Settings) -> Config:
-    """A reused tokenizer keeps its size: the preset's size is ignored, a different size from the user is refused."""
+def _with_facts_of_tokenizer(run: Path, settings: Settings) -> Config:
+    """A reused tokenizer keeps its kind and size: a preset's are ignored, different ones from the user refused."""
     config, own = settings.config, run / TOKENIZER
     if not config.tokenizer.model:
         return config
     named = Path(config.tokenizer.model)
     keeps_own = has_begun(run) and own.is_file() and (checkpoint.last_whole(run) or not named.is_file())
-    wanted, size = config.tokenizer.vocab_size, Tokenizer.load(own if keeps_own else named).vocab_size
-    if "tokenizer.vocab_size" in settings.given and wanted != size:
-        raise ConfigError(
-            f"tokenizer.vocab_size = {wanted}, but {config.tokenizer.model} has {size} word pieces; "
-            f"leave it out, or set it to {size}"
-        )
-    return msgspec.structs.replace(config, tokenizer=msgspec.structs.replace(config.tokenizer, vocab_size=size))
+    tokenizer = Tokenizer.load(own if keeps_own else named)
+    facts = {"kind": tokenizer.kind, "vocab_size": tokenizer.vocab_size}
+    for name, fact in facts.items():
+        wanted = getattr(config.tokenizer, name)
+        if f"tokenizer.{name}" in settings.given and wanted != fact:
+            raise ConfigError(
+                f"tokenizer.{name} = {wanted}, but that of {config.tokenizer.model} is {fact}; "
+                f"leave it out, or set it to {fact}"
+            )
+    return msgspec.structs.replace(config, tokenizer=msgspec.structs.replace(config.tokenizer, **facts))
 
 
 def _with_languages(config: Config) -> Config:

@@ -178,10 +178,19 @@ def _make_tokenizer(config: Config, has_exact_vocab_size: bool, say: Callable[[s
     """
     if config.tokenizer.model:
         return Tokenizer.load(Path(config.tokenizer.model))
+    if config.tokenizer.kind == "char":
+        return _make_characters(config, say)
     wanted, learn = config.tokenizer.vocab_size, Tokenizer.learn if has_exact_vocab_size else Tokenizer.learn_at_most
     tokenizer = learn(_training_lines(config, _now_and_then(say, "vocabulary")), wanted, seed=config.train.seed)
     shrunk = f" (the text does not fill the preset's {wanted:,})" if tokenizer.vocab_size < wanted else ""
     say(f"vocabulary: {tokenizer.vocab_size:,} word pieces for both languages{shrunk}")
+    return tokenizer
+
+
+def _make_characters(config: Config, say: Callable[[str], None]) -> Tokenizer:
+    lines = _training_lines(config, _now_and_then(say, "vocabulary"))
+    tokenizer = Tokenizer.learn_characters(lines, config.tokenizer.vocab_size, seed=config.train.seed)
+    say(f"vocabulary: {tokenizer.vocab_size:,} characters and bytes for both languages")
     return tokenizer
 
 
