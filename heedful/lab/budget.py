@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from heedful.config.setting_layers import Layer
 
-STEPS, QUICK_STEPS = 800, 150
+STEPS, QUICK_STEPS = 800, 160
 PEAK = (2.0, 300)  # a factor of 2 with 300 steps of warm-up: where the rate peaks, whatever the budget
 WARMUP_SHARE, VALIDATIONS = 0.25, 4
 

@@ -16,6 +16,7 @@ from heedful.lab.canvas import Dot, Drawing, Label, Line, Shape
 
 GRID = "#d9dad6"
 COLOURS = ("#17408b", "#c8553d", "#2a7f62", "#8a5a9e", "#b98b1f", "#4c9bb8", "#7a7f87", "#a03060")
+UNITS = (("G", 1e9), ("M", 1e6), ("k", 1e3))
 LETTER = 7.2  # the usual width of a letter
 WIDTH, HEIGHT, ROW = 640, 380, 26
 LEFT, RIGHT, TOP, BOTTOM = 70, 24, 44, 56
@@ -98,11 +99,13 @@ def _log_ticks(low: float, high: float) -> list[float]:
 
 
 def tick_text(value: float) -> str:
-    """20, 0.5, 1e−05, 40k."""
-    if value and (abs(value) < 1e-3 or abs(value) >= 1e6):
-        return f"{value:.0e}".replace("-", "−")
-    text = f"{value / 1000:g}k" if abs(value) >= 10_000 else f"{value:.4g}"
-    return text.replace("-", "−")
+    """20, 0.5, 1e−5, 1.5k, 3M."""
+    size = abs(value)
+    if value and (size < 1e-3 or size >= 1e12):
+        digits, _, power = f"{value:.0e}".partition("e")
+        return f"{digits}e{int(power)}".replace("-", "−")
+    letter, unit = next(((name, each) for name, each in UNITS if size >= each), ("", 1.0))
+    return f"{value / unit:.4g}{letter}".replace("-", "−")
 
 
 def draw(chart: Curves | Spreads) -> Drawing:

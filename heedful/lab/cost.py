@@ -12,7 +12,7 @@ from heedful.lab.text import BUILT_IN_PIECES
 from heedful.model.device import choose_device
 from heedful.train.time_estimate import estimate
 
-DECLARED_SECONDS = 0.12  # of a step of the tiny model, on the machine that the minutes are declared for
+DECLARED_SECONDS = 0.1  # of a step of the tiny model, on the machine that the minutes are declared for
 DECLARED_SEEDS = 3
 
 
