@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,7 +14,7 @@ from heedful.config.setting_layers import resolve
 from heedful.data.tokenizer import Tokenizer
 from heedful.model.checkpoint import save_model
 from heedful.model.packed import pack_source, pack_target, shift_right
-from heedful.model.transformer import Transformer
+from heedful.model.registry import new_model
 from heedful.translate.open_engine import search_engine
 from heedful.translate.translation import Translator
 
@@ -35,22 +36,34 @@ def small_translator(
 ) -> Translator:
     """Two layers, two heads; languages that the grammar does not know, unless told."""
     encoder = {} if num_encoder_layers is None else {"num_encoder_layers": num_encoder_layers}
+    sizes = {"d_ff": 24, "num_layers": num_layers, "num_heads": 2, "d_k": d_k}
+    return family_translator(sizes | encoder, source, target, texts)
+
+
+def family_translator(
+    model: Mapping[str, Any], source: str = "xx", target: str = "yy", texts: Sequence[str] = TEXT
+) -> Translator:
+    """A model of any family, with these settings."""
     config = resolve(
         {
             "data": {"max_length": 200, "source_language": source, "target_language": target},
-            "model": {"d_model": 16, "d_ff": 24, "num_layers": num_layers, "num_heads": 2, "d_k": d_k} | encoder,
+            "model": {"d_model": 16} | dict(model),
             "decode": {"beam_size": 3, "max_extra": 5},
         }
     )
     tokenizer = Tokenizer.learn_at_most(texts, vocab_size=400, seed=1)
     torch.manual_seed(1)
-    model = Transformer(config.model, tokenizer.vocab_size).eval()
-    return Translator(search_engine(model), tokenizer, config)
+    random = new_model(config.model, tokenizer.vocab_size).eval()
+    return Translator(search_engine(random), tokenizer, config)
 
 
 def taught_translator(source: str = "en", target: str = "de", pair: tuple[str, str] = (TEXT[0], TEXT[1])) -> Translator:
     """One that knows one sentence pair by heart, so that what it says has words."""
-    translator = small_translator(source, target, texts=TEXT if pair[0] in TEXT else pair)
+    return taught(small_translator(source, target, texts=TEXT if pair[0] in TEXT else pair), pair)
+
+
+def taught(translator: Translator, pair: tuple[str, str] = (TEXT[0], TEXT[1])) -> Translator:
+    """The same when it has learned this pair."""
     (model,), tokenizer = translator.engine.models, translator.tokenizer
     source_T, target_T = (np.array([*tokenizer.encode(text), tokenizer.eos_id]) for text in pair)
     lengths, target_lengths = np.array([len(source_T)]), np.array([len(target_T)])

@@ -3,13 +3,14 @@
 The translation is forced through the model once, while equation 1 is computed as written and its weights are kept.
 Words are those of `data/words.py`; a word's weight is the sum over the pieces looked at, and the mean over the pieces
 that look. In the decoder a row is the piece being written, and a column a piece already written: `<s>` is the zero
-vector that stands before the first. Nothing here knows drawings, pages or commands.
+vector that stands before the first. A family of models has the kinds of attention that it records, or none. Nothing
+here knows drawings, pages or commands.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -24,9 +25,8 @@ from torch import Tensor, nn
 from heedful.data.tokenizer import SPACE, Tokenizer
 from heedful.data.words import apart, num_words, word_of_piece
 from heedful.errors import ConfigError, DataError
-from heedful.model.attention import Recorder
+from heedful.model.interface import RecordedAttention, TranslationModel
 from heedful.model.layers import AddAndNorm
-from heedful.model.transformer import Transformer
 from heedful.translate.forced_pass import forced_batch
 from heedful.translate.translation import Translator, one_line
 
@@ -34,7 +34,7 @@ Kind = Literal["cross", "encoder", "decoder"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 START = "<s>"
 
-_looked_into: WeakKeyDictionary[Transformer, Transformer] = WeakKeyDictionary()
+_looked_into: WeakKeyDictionary[TranslationModel, TranslationModel] = WeakKeyDictionary()
 _one_at_a_time = Lock()
 
 
@@ -68,7 +68,7 @@ class Reading:
     """What one forced pass leaves: attention by kind and layer, residuals by their place in the model."""
 
     log_probs_TV: Tensor
-    recorders: Mapping[str, list[Recorder]]
+    recorders: RecordedAttention
     residuals: Mapping[str, Residual]
 
 
@@ -76,10 +76,11 @@ class Reading:
 class AttentionMap:
     """The weights of one sentence and one translation, and what was read to get them."""
 
+    family: str
     source: Tokens
     target: Tokens  # what the decoder writes: the rows of cross and decoder
     target_in: Tokens  # what it has read: the columns of decoder
-    weights_LHTS: Mapping[Kind, Tensor]
+    weights_LHTS: Mapping[Kind, Tensor]  # of the kinds that the family has
     reading: Reading
 
     def rows(self, kind: Kind) -> Tokens:
@@ -99,22 +100,33 @@ class AttentionMap:
 
 def attention_map(translator: Translator, source: str, target: str) -> AttentionMap:
     """The weights for a given translation."""
-    return map_of_ids(translator, *translator.tokenizer.encode_batch([one_line(source), one_line(target)]))
+    found = map_of_ids(translator, *translator.tokenizer.encode_batch([one_line(source), one_line(target)]))
+    check_kind(found.family, found.weights_LHTS)
+    return found
 
 
 def map_of_ids(translator: Translator, source_ids: Sequence[int], target_ids: Sequence[int]) -> AttentionMap:
-    """The weights for a given translation in ids, without eos on either side."""
+    """The weights for a given translation in ids, without eos on either side. A family without attention has none."""
     model, tokenizer = the_model(translator), translator.tokenizer
     if not source_ids:
         raise DataError("there is no text to look at: the sentence is blank")
     source = tokens_of(tokenizer, [*source_ids, tokenizer.eos_id], translator.source_language)
     target = tokens_of(tokenizer, [*target_ids, tokenizer.eos_id], translator.target_language)
     reading = read(model, source_ids, target_ids)
-    weights = {kind: _weights(reading, kind) for kind in KINDS}
-    return AttentionMap(source, target, shifted(target), weights, reading)
+    return AttentionMap(model.family, source, target, shifted(target), _weights(reading.recorders), reading)
 
 
-def the_model(translator: Translator) -> Transformer:
+def check_kind(family: str, kinds: Collection[Kind], kind: str | None = None) -> None:
+    """Refuse a family without attention, or without this kind of it."""
+    if not kinds:
+        raise ConfigError(f"model.family = {family!r} cannot be looked into: this model has no attention")
+    if kind is not None and kind not in kinds:
+        raise ConfigError(
+            f"kind {kind!r} is not there: model.family = {family!r} has no such attention; choose {' or '.join(kinds)}"
+        )
+
+
+def the_model(translator: Translator) -> TranslationModel:
     """The one model of a translator, with the same weights, but ours alone: what others compute is not recorded."""
     models = translator.engine.models
     if not models:
@@ -122,16 +134,20 @@ def the_model(translator: Translator) -> Transformer:
     if len(models) > 1:
         raise ConfigError("an ensemble has several attentions; name one model to look into")
     model = models[0]
-    if not isinstance(model, Transformer):
-        raise ConfigError(f"model.family = {model.family!r} cannot be looked into; transformer can")
     if model not in _looked_into:
         shared = {id(parameter): parameter for parameter in model.parameters()}
         _looked_into[model] = copy.deepcopy(model, shared)
     return _looked_into[model]
 
 
+def layers_and_heads(model: TranslationModel) -> dict[Kind, tuple[int, int]]:
+    """How many layers and heads each kind of attention has; one token shows it."""
+    weights = _weights(read(model, [], []).recorders)
+    return {kind: (each.size(0), each.size(1)) for kind, each in weights.items()}
+
+
 @torch.no_grad()
-def read(model: Transformer, source_ids: Sequence[int], target_ids: Sequence[int]) -> Reading:
+def read(model: TranslationModel, source_ids: Sequence[int], target_ids: Sequence[int]) -> Reading:
     """One forced pass; the ids come without eos."""
     source, target_in = forced_batch([source_ids], [target_ids], model.device)
     with _one_at_a_time, model.recorded_attention() as recorders, recorded_residuals(model) as residuals:
@@ -156,8 +172,10 @@ def recorded_residuals(module: nn.Module) -> Iterator[dict[str, Residual]]:
             handle.remove()
 
 
-def _weights(reading: Reading, kind: Kind) -> Tensor:
-    return torch.stack([recorder.weights[0] for recorder in reading.recorders[kind]]).float().cpu()
+def _weights(recorders: RecordedAttention) -> dict[Kind, Tensor]:
+    """The weights of each kind that was recorded."""
+    found = {kind: [recorder.weights[0] for recorder in recorders.get(kind, ())] for kind in KINDS}
+    return {kind: torch.stack(layers).float().cpu() for kind, layers in found.items() if layers}
 
 
 def tokens_of(tokenizer: Tokenizer, ids: Sequence[int], language: str) -> Tokens:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from heedful.config.optional_packages import install_line
 from heedful.errors import ConfigError, DeviceError
-from heedful.inspection.attention_map import KINDS, AttentionMap, Kind
+from heedful.inspection.attention_map import KINDS, AttentionMap, Kind, check_kind
 
 FONTS = (
     "system-ui, 'Segoe UI', Roboto, 'Apple SD Gothic Neo', 'Malgun Gothic', 'Noto Sans KR', 'Noto Sans CJK KR', "
@@ -62,6 +62,7 @@ def attention_view(found: AttentionMap, kind: Kind, *, layer: int | None = None,
     """The map of one head, or the mean of a layer's; the last layer unless told. Both count from 1."""
     if kind not in KINDS:
         raise ConfigError(f"kind {kind!r} is unknown; choose one of {', '.join(KINDS)}")
+    check_kind(found.family, found.weights_LHTS, kind)
     weights_LHWW = found.words(kind)
     layer = weights_LHWW.size(0) if layer is None else layer
     check_place(layer, head, *weights_LHWW.shape[:2])

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from heedful.data.grammar.corpus import LANGUAGES, Example, held_out_examples
-from heedful.inspection.attention_map import KINDS, AttentionMap, Kind, attention_map, the_model
-from heedful.model.transformer import Transformer
+from heedful.inspection.attention_map import AttentionMap, Kind, attention_map, layers_and_heads, the_model
+from heedful.model.interface import TranslationModel
 from heedful.translate.translation import Translator
 
 SENTENCES = 120  # of the validation set: enough to tell roles apart, and seconds
@@ -172,7 +172,7 @@ def _entropy(weights_LHTS: Tensor) -> Tensor:
     return (entropy_LHT / allowed_T.clamp(min=2).log())[:, :, wide_T].mean(dim=-1).clamp(0, 1)
 
 
-_known: WeakKeyDictionary[Transformer, dict[Kind, Roles]] = WeakKeyDictionary()
+_known: WeakKeyDictionary[TranslationModel, dict[Kind, Roles]] = WeakKeyDictionary()
 
 
 def has_grammar(translator: Translator) -> bool:
@@ -183,7 +183,7 @@ def has_grammar(translator: Translator) -> bool:
 
 def head_roles(translator: Translator, found: AttentionMap) -> dict[Kind, Roles]:
     """The roles of all heads: on validation sentences, once for a model; else on the sentence at hand."""
-    return known_roles(translator) or {kind: roles([(found, None)], kind) for kind in KINDS}
+    return known_roles(translator) or {kind: roles([(found, None)], kind) for kind in found.weights_LHTS}
 
 
 def known_roles(translator: Translator) -> dict[Kind, Roles]:
@@ -198,8 +198,9 @@ def known_roles(translator: Translator) -> dict[Kind, Roles]:
 
 def grammar_roles(translator: Translator, num_sentences: int = SENTENCES) -> dict[Kind, Roles]:
     """The roles of all heads on validation sentences of the built-in corpus."""
-    maps = validation_maps(translator, num_sentences)
-    return {kind: roles(maps, kind) for kind in KINDS}
+    kinds = layers_and_heads(the_model(translator))
+    maps = validation_maps(translator, num_sentences) if kinds else []
+    return {kind: roles(maps, kind) for kind in kinds}
 
 
 def validation_maps(translator: Translator, num_sentences: int) -> list[tuple[AttentionMap, Example]]:

@@ -1,6 +1,7 @@
 """All that the page shows of one translation, as JSON: pieces, words, beam tree, top choices, attention, vectors.
 
-`heedful serve` answers with it, `heedful attend` embeds it. Weights travel as bytes (1 = 255) in base64, a third of
+`heedful serve` answers with it, `heedful attend` embeds it. A family of models has the kinds of attention that it has,
+or none, and its own sizes. Weights travel as bytes (1 = 255) in base64, a third of
 what JSON numbers would take; those of a row sum to 255. Of a long sentence only the layers that are asked for are sent.
 """
 
@@ -16,11 +17,12 @@ import msgspec
 import torch
 from torch import Tensor
 
+from heedful.config.settings import DEFAULT_FAMILY, FamilyConfig, ModelConfig
 from heedful.data.tokenizer import Tokenizer
 from heedful.errors import CheckpointError, DataError, DivergedError
-from heedful.inspection.attention_map import KINDS, AttentionMap, Kind, Tokens, map_of_ids, the_model
+from heedful.inspection.attention_map import AttentionMap, Kind, Tokens, check_kind, map_of_ids, the_model
 from heedful.inspection.head_roles import has_grammar, head_roles, known_roles
-from heedful.inspection.vectors import halves, num_vector_bytes, vectors
+from heedful.inspection.vectors import halves, num_vector_bytes, vectors, worked_kinds
 from heedful.model.embedding import sinusoids
 from heedful.model.parameter_count import count, shapes_of
 from heedful.score.card import load_card
@@ -80,7 +82,8 @@ def trace(
             {**_hypothesis(translator, each, its_map), **numbers}
             for each, (its_map, numbers) in zip(found, sent, strict=True)
         ],
-        "attention": {kind: _weights(chosen, kind, shown) for kind in KINDS},
+        "attention": {kind: _weights(chosen, kind, shown) for kind in chosen.weights_LHTS},
+        "worked": worked_kinds(chosen),
         "vectors": vectors(chosen, shown) if has_vectors else None,
     }
 
@@ -93,9 +96,13 @@ def prepare(translator: Translator) -> None:
 def look(translator: Translator, text: str, target: str | None = None) -> AttentionMap:
     """Where the model looks for its best translation of a text, or for a given one."""
     source_ids = _checked(translator, text)
-    if target is not None:
-        return map_of_ids(translator, source_ids, _checked_target(translator, target))
-    return map_of_ids(translator, source_ids, beam(translator, source_ids, "", translator.options)[1][0].ids)
+    if target is None:
+        target_ids: Sequence[int] = beam(translator, source_ids, "", translator.options)[1][0].ids
+    else:
+        target_ids = _checked_target(translator, target)
+    found = map_of_ids(translator, source_ids, target_ids)
+    check_kind(found.family, found.weights_LHTS)
+    return found
 
 
 def weights_record(found: AttentionMap) -> dict[str, Any]:
@@ -250,11 +257,12 @@ def _number(value: float) -> float | None:
 def _layers(found: AttentionMap, asked: Sequence[int] | None) -> list[int]:
     """The layers asked for. By default all, or for a long sentence the last of the encoder and of the decoder."""
     last = {weights.size(0) - 1 for weights in found.weights_LHTS.values()}
-    num_layers = max(last) + 1
+    num_layers = max(last, default=-1) + 1
     if asked is not None:
+        has = f"it has 0 to {num_layers - 1}" if num_layers else "it has no attention"
         for layer in asked:
             if not 0 <= layer < num_layers:
-                raise DataError(f"layers = {layer} is no layer of this model; it has 0 to {num_layers - 1}")
+                raise DataError(f"layers = {layer} is no layer of this model; {has}")
         return sorted(set(asked))
     longest = max(len(found.source.ids), len(found.target.ids))
     return list(range(num_layers)) if longest <= MANY_PIECES else sorted(last)
@@ -265,7 +273,8 @@ def _weights(found: AttentionMap, kind: Kind, layers: Iterable[int]) -> dict[str
     here = [layer for layer in layers if layer < weights_LHTS.size(0)]
     bytes_LHTS = _parts_of_255(weights_LHTS[here])
     data = base64.b64encode(bytes_LHTS.numpy().tobytes()).decode("ascii")
-    return {"shape": list(bytes_LHTS.shape), "dtype": "u8", "layers": here, "data": data}
+    sizes = {"layers": here, "num_layers": weights_LHTS.size(0)}
+    return {"shape": list(bytes_LHTS.shape), "dtype": "u8", **sizes, "data": data}
 
 
 def _parts_of_255(weights_LHTS: Tensor) -> Tensor:
@@ -285,7 +294,7 @@ def _with_numbers(
 
     Maps are made as they are asked for, and not kept: those of a long sentence are large.
     """
-    kinds: tuple[Kind, ...] = ("cross", "decoder")
+    kinds = [kind for kind in chosen.weights_LHTS if kind != "encoder"]  # which reads the source alone
     room, vector_room = ALTERNATIVE_BYTES, vector_bytes
     for found in maps:
         numbers: dict[str, Any] = {"attention": None, "vectors": None}
@@ -305,17 +314,24 @@ def _with_numbers(
 def model_facts(translator: Translator) -> dict[str, Any]:
     """What the model is: languages, sizes, and how it was trained and searches."""
     model, config = the_model(translator), translator.config
-    parts = ((model.config, SIZES), (config.train, TRAINED_WITH), (config.decode, SEARCHED_WITH))
+    parts = ((config.train, TRAINED_WITH), (config.decode, SEARCHED_WITH))
     return {
+        **family_sizes(model.config),
         "source": translator.source_language,
         "target": translator.target_language,
         "parameters": count(shapes_of(model)),
         "vocab_size": model.vocab_size,
-        "d_k": model.config.head_d_k,
-        "d_v": model.config.head_d_v,
         **{name: getattr(part, name) for part, names in parts for name in names},
         "roles_from": "corpus" if has_grammar(translator) else "sentence",
     }
+
+
+def family_sizes(model: FamilyConfig) -> dict[str, Any]:
+    """The sizes of a Transformer; of another family all its settings, as each has its own."""
+    if isinstance(model, ModelConfig) and model.family == DEFAULT_FAMILY:
+        return {"d_k": model.head_d_k, "d_v": model.head_d_v, **{name: getattr(model, name) for name in SIZES}}
+    sizes: dict[str, Any] = msgspec.to_builtins(model.spelled_out)
+    return {name: value for name, value in sizes.items() if value is not None}
 
 
 def folder_card(folder: Path | None) -> dict[str, Any] | None:

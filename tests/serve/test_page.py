@@ -16,10 +16,15 @@ from urllib.parse import quote
 
 import pytest
 
+from heedful.config import setting_names
 from heedful.inspection.page_file import html
 from heedful.inspection.trace import positions, trace
+from heedful.model import registry
+from heedful.model.registry import register
 from heedful.translate.translation import Translator
-from tests.small_translator import TEXT, save_translator, taught_translator
+from tests.attentive_family import Glance
+from tests.small_translator import TEXT, family_translator, save_translator, taught, taught_translator
+from tests.toy_family import Bag
 
 if TYPE_CHECKING:
     from heedful.serve.limits import RefusalError
@@ -1266,6 +1271,62 @@ def test_a_model_that_learned_its_positions_shows_no_sinusoids(
         page.wait_for_selector("#inside .card-grid")
         assert page.locator("#inside .positions").count() == num_tables
         assert ("learned a vector for each position" in page.locator("#inside").inner_text()) == (kind == "learned")
+
+
+@pytest.fixture
+def families_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(setting_names, "FAMILIES", dict(setting_names.FAMILIES))
+    monkeypatch.setattr(registry, "_CLASSES", dict(registry._CLASSES))
+    register(Bag)
+    register(Glance)
+
+
+@pytest.mark.usefixtures("families_of_others")
+def test_a_family_shows_the_attention_that_it_has_and_its_own_settings(page: Any, tmp_path: Path) -> None:
+    sizes: dict[str, dict[str, Any]] = {
+        "glance": {},
+        "mixer": {"num_layers": 2, "num_heads": 2, "d_ff": 24, "token_width": 12},
+    }
+    shows = {"glance": (["Cross"], 1), "mixer": (["Cross", "Decoder self"], 4)}
+    for name, (tabs, num_heads) in shows.items():
+        found = trace(taught(family_translator({"family": name, **sizes[name]}, "en", "de")), TEXT[0])
+        (tmp_path / f"{name}.html").write_text(html({"trace": found}, name), encoding="utf-8")
+        page.goto(f"file://{tmp_path}/{name}.html#kind=encoder")
+        assert page.locator(".tabs button").all_inner_texts() == tabs
+        assert page.locator(".thumb canvas").count() == num_heads
+        assert page.locator(".matrix td").count() == len(found["hypotheses"][0]["words"]) * 12
+        page.locator("#target .word").nth(2).hover()
+        assert page.locator("#worked").is_visible() == (name == "mixer")
+        page.locator("#inside > summary").click()
+        assert {"glance": "sharpness", "mixer": "token_width"}[name] in page.locator("#inside .card-grid").inner_text()
+    page.locator("#worked > summary").click()
+    assert page.locator(".steps li").count() == 5
+    page.locator("#tab-cross").press("ArrowRight")
+    assert page.locator("#tab-decoder").get_attribute("aria-selected") == "true"
+    assert page.locator(".matrix .masked").count() > 0
+
+
+@pytest.mark.usefixtures("families_of_others")
+@pytest.mark.parametrize(("ui", "why"), [("en", "has no attention (model.family = bag)"), ("ko", "어텐션이 없으므로")])
+def test_a_family_without_attention_is_served_and_the_page_says_why_there_are_no_weights(
+    page: Any, ui: str, why: str
+) -> None:
+    from heedful.serve.app import create_app
+    from tests.served import serving
+
+    with serving(create_app([taught(family_translator({"family": "bag"}, "en", "de"))])) as url:
+        page.goto(f"{url}/#ui={ui}")
+        page.fill("#source", TEXT[0])
+        page.wait_for_selector("#target .word")
+        assert why in page.locator("#attention").inner_text()
+        assert page.locator(".tabs button:visible, .thumb, .matrix, #worked:visible").count() == 0
+        assert page.locator(".tree .node.best").count() > 0
+        page.locator("#target .word").first.click()
+        assert page.locator(".popover .choice").count() == 8
+        page.locator("#inside > summary").click()
+        page.wait_for_selector("#inside .curve")
+        assert "slope" in page.locator("#inside .card-grid").inner_text()
+        assert page.locator("#inside .positions").count() == 0
 
 
 @pytest.mark.parametrize("cooldown_steps", [0, 2000])

@@ -13,6 +13,7 @@ from heedful.cli.commands.options import FILE
 from heedful.cli.messages import say
 
 if TYPE_CHECKING:
+    from heedful.inspection.attention_map import Kind
     from heedful.translate.translation import Translator
 
 FORMS = (".html", ".svg", ".png", ".json")
@@ -75,18 +76,19 @@ def page(
     translator: Translator, model: Path, text: str, target: str | None, kind: str, layer: int | None, head: int | None
 ) -> str:
     """The page with all that it shows of this text."""
-    from heedful.inspection.attention_map import the_model
+    from heedful.inspection.attention_map import check_kind, layers_and_heads, the_model
     from heedful.inspection.drawing import check_place
     from heedful.inspection.page_file import html
     from heedful.inspection.trace import VECTOR_BYTES, folder_card, positions, trace
 
-    sizes = the_model(translator).config
-    num_layers = sizes.encoder_layers if kind == "encoder" else sizes.decoder_layers
-    check_place(layer, head, num_layers, sizes.num_heads)
-    every = range(max(sizes.encoder_layers, sizes.decoder_layers))
+    inside = the_model(translator)
+    sizes = layers_and_heads(inside)
+    check_kind(inside.family, sizes, kind)
+    check_place(layer, head, *sizes[_named(kind)])
+    every = range(max(num_layers for num_layers, _ in sizes.values()))
     found = trace(translator, text, target=target, layers=every, other_vector_bytes=4 * VECTOR_BYTES)
     select = {"kind": kind, "l": -1 if layer is None else layer - 1, "h": [] if head is None else [head - 1]}
-    shown = positions(128, sizes.d_model)
+    shown = positions(128, inside.config.d_model)
     card = folder_card(model)
     return html({"trace": found, "positions": shown, "select": select, "card": card}, f"heedful: {text}")
 
@@ -109,12 +111,16 @@ def picture(
 ) -> str | bytes:
     """One map as .svg or .png."""
     from heedful.inspection import drawing
-    from heedful.inspection.attention_map import KINDS
     from heedful.inspection.trace import look
 
-    named = next(each for each in KINDS if each == kind)
-    shown = drawing.attention_view(look(translator, text, target), named, layer=layer, head=head)
+    shown = drawing.attention_view(look(translator, text, target), _named(kind), layer=layer, head=head)
     return drawing.svg(shown) if form == ".svg" else drawing.png(shown)
+
+
+def _named(kind: str) -> Kind:
+    from heedful.inspection.attention_map import KINDS
+
+    return next(each for each in KINDS if each == kind)
 
 
 def echo_examples(translator: Translator, text: str, target: str) -> None:

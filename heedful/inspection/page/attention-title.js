@@ -2,11 +2,11 @@
 
 import { t } from "./i18n.js";
 import { get } from "./store.js";
-import { headsOf, layerOf } from "./weights.js";
+import { headsOf, layerOf, shownKind } from "./weights.js";
 
 /** Kind, layer and heads. */
 export function shownTitle() {
-  const { kind } = get();
+  const kind = shownKind();
   const heads = get().h.length
     ? headsOf(kind)
         .map((head) => head + 1)

@@ -8,9 +8,8 @@ import { linesView } from "./lines.js";
 import { markChosen, matrixView } from "./matrix.js";
 import { nothingYet } from "./sentences.js";
 import { get, set, subscribe } from "./store.js";
-import { hypothesis, layerOf, packedWeights, sides } from "./weights.js";
+import { hypothesis, kinds, layerOf, packedWeights, shownKind, sides, sizes } from "./weights.js";
 
-const KINDS = ["cross", "encoder", "decoder"];
 /** @type {any} */ let places;
 
 /** Draw the region into its place. */
@@ -21,9 +20,11 @@ export function attentionRegion(place) {
     heads: h("div", {}),
     bar: h("div", { class: "bar" }),
     view: h("div", {}),
+    none: h("p", { class: "muted" }),
   };
-  show(
-    place,
+  places.some = h(
+    "div",
+    {},
     places.tabs,
     h(
       "div",
@@ -35,6 +36,7 @@ export function attentionRegion(place) {
     ),
     h("p", { class: "caveat" }, t("caveat")),
   );
+  show(place, places.some, places.none);
   subscribe(["trace", "whole", "n", "kind", "scheme", "ramp"], drawAll);
   subscribe(["l", "h"], () => {
     drawHeads();
@@ -46,14 +48,18 @@ export function attentionRegion(place) {
 }
 
 function drawAll() {
+  const hasAny = Boolean(shownKind());
+  places.some.hidden = !hasAny;
+  places.none.hidden = hasAny;
+  if (!hasAny) places.none.textContent = t("attention.none", { family: get().trace.model.family });
   drawTabs();
   drawHeads();
   drawView();
 }
 
 function drawTabs() {
-  const { kind } = get();
-  const tabs = KINDS.map((each) =>
+  const kind = shownKind();
+  const tabs = kinds().map((each) =>
     h(
       "button",
       {
@@ -77,19 +83,22 @@ function drawTabs() {
 function moveTab(event) {
   const move = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
   if (!move || isBrowsers(event)) return;
-  const kind = KINDS[(KINDS.indexOf(get().kind) + move + KINDS.length) % KINDS.length];
+  const all = kinds();
+  const kind = all[(all.indexOf(shownKind()) + move + all.length) % all.length];
   set({ kind, h: [], l: -1 });
   document.getElementById(`tab-${kind}`)?.focus();
 }
 
 function drawHeads() {
-  if (!get().trace) return show(places.heads);
+  if (!get().trace || !shownKind()) return show(places.heads);
   show(places.heads, headsOverview());
 }
 
 function drawView() {
-  const { trace, kind, view } = get();
+  const { trace, view } = get();
+  const kind = shownKind();
   if (!trace) return (show(places.view, h("p", { class: "muted" }, nothingYet())), show(places.bar));
+  if (!kind) return (show(places.view), show(places.bar));
   show(places.bar, controls());
   if (!packedWeights(kind).layers.includes(layerOf(kind))) {
     show(places.view, h("p", { class: "muted" }, t("fetching")));
@@ -100,7 +109,7 @@ function drawView() {
 
 /** A map of a long sentence has thousands of cells; a chosen word changes its heads only. */
 function drawSelection() {
-  if (!get().trace || get().view === "lines") return drawView();
+  if (!get().trace || !shownKind() || get().view === "lines") return drawView();
   show(places.bar, controls());
   markChosen(places.view);
 }
@@ -108,7 +117,9 @@ function drawSelection() {
 /** Of a long sentence layers, and those of alternatives, come one by one; with the last, which other regions show. */
 async function fetchLayer() {
   if (embedded) return;
-  const { trace, prefix, kind } = get();
+  const { trace, prefix } = get();
+  const kind = shownKind();
+  const elsewhere = kinds().includes("cross") ? [sizes("cross").layers - 1] : [];
   const n = kind === "encoder" ? 0 : get().n; // it reads the source, whichever translation is shown
   const best = hypothesis();
   try {
@@ -116,7 +127,7 @@ async function fetchLayer() {
       q: trace.source.text,
       source: trace.source.language,
       target: trace.target.language,
-      layers: [layerOf(kind), trace.model.decoder_layers - 1],
+      layers: [layerOf(kind), ...elsewhere],
       prefix,
       hypothesis: n,
     });
@@ -177,7 +188,7 @@ function controls() {
 
 /** The word that looks, for the keyboard and for lines. */
 function rowPicker() {
-  const { kind } = get();
+  const kind = shownKind();
   const key = kind === "encoder" ? "s" : "t";
   const options = sides(kind).rows.words.map((word, i) => h("option", { value: i, selected: get()[key] === i }, word));
   const select = h(

@@ -4,7 +4,8 @@ import { h, number } from "./dom.js";
 import { languageName, t } from "./i18n.js";
 import { figure, table } from "./table.js";
 
-const SIZES = [
+const FIELDS = [
+  "family",
   "parameters",
   "vocab_size",
   "encoder_layers",
@@ -23,12 +24,14 @@ const SIZES = [
   "beam_size",
   "alpha",
 ];
+/** What is told in words, or drawn. */
+const ELSEWHERE = ["source", "target", "learning_rate_factor", "cooldown_steps", "roles_from", "card"];
 
 /** @param {any} model its sizes @param {any} card what lies in its folder, or null */
 export function cardView(model, card) {
   const pair = [t("languages"), `${languageName(model.source)} → ${languageName(model.target)}`];
   const name = card ? [[t("card.name"), card.name]] : [];
-  const rows = [...name, pair, ...SIZES.map((field) => [field, shown(model[field])])];
+  const rows = [...name, pair, ...fieldsOf(model).map((field) => [field, shown(model[field])])];
   return [
     part(t("card"), rows),
     card?.training ? [h("h4", { class: "spaced" }, t("card.training")), part(t("card.training"), trained(card))] : null,
@@ -36,7 +39,13 @@ export function cardView(model, card) {
   ];
 }
 
-const shown = (value) => (typeof value === "number" ? value.toLocaleString("en") : value);
+/** What is known of the model; the settings that only its family has come last. */
+function fieldsOf(model) {
+  const own = Object.keys(model).filter((field) => !FIELDS.includes(field) && !ELSEWHERE.includes(field));
+  return [...FIELDS.filter((field) => field in model), ...own];
+}
+
+const shown = (value) => (typeof value === "number" ? value.toLocaleString("en") : String(value));
 
 function part(name, rows) {
   const grid = h(

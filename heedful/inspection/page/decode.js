@@ -9,7 +9,7 @@ import { get, set, subscribe } from "./store.js";
 import { figure, table } from "./table.js";
 import { decodeFrom } from "./translate.js";
 import { beamTree } from "./tree.js";
-import { hypothesis, pieceWeights } from "./weights.js";
+import { hypothesis, kinds, pieceWeights, sizes } from "./weights.js";
 import { spaced } from "./words.js";
 
 /** @type {any} */ let places;
@@ -133,7 +133,7 @@ function drawNow() {
       "div",
       { class: "halves" },
       h("div", {}, h("h3", {}, t("next")), figure("next", bars, data)),
-      h("div", {}, h("h3", {}, t("looks")), looks(best, step)),
+      kinds().includes("cross") ? h("div", {}, h("h3", {}, t("looks")), looks(best, step)) : null,
     ),
   );
 }
@@ -141,8 +141,8 @@ function drawNow() {
 /** Where the last layer's cross-attention looks at this step, mean of its heads. */
 function looks(best, step) {
   const { trace } = get();
-  const layer = trace.model.decoder_layers - 1;
-  const values = pieceWeights("cross", layer, [...Array(trace.model.num_heads).keys()]);
+  const { layers, heads } = sizes("cross");
+  const values = pieceWeights("cross", layers - 1, [...Array(heads).keys()]);
   if (!values) return h("p", { class: "muted" }, t("fetching"));
   const width = trace.source.pieces.length;
   const shares = trace.source.words.map(() => 0);

@@ -5,11 +5,11 @@ import { areRightToLeft, h, percent, roving } from "./dom.js";
 import { t } from "./i18n.js";
 import { get, set } from "./store.js";
 import { figure } from "./table.js";
-import { layerOf, matrix, sizes } from "./weights.js";
+import { layerOf, matrix, shownKind, sizes } from "./weights.js";
 
 /** The overview, with its table. */
 export function headsOverview() {
-  const { kind } = get();
+  const kind = shownKind();
   const { layers, heads } = sizes(kind);
   const rows = [...Array(layers).keys()].map((layer) => row(kind, layer, heads));
   const grid = h("div", { class: "heads", role: "group", "aria-label": t("heads") }, rows);
@@ -86,7 +86,7 @@ const mirrored = (found) => (areRightToLeft(found.columns.map((column) => column
 /** Click: this one; with shift: this one too. */
 function choose(layer, head, add) {
   const { h: heads } = get();
-  const same = layerOf(get().kind) === layer;
+  const same = layerOf(shownKind()) === layer;
   const next =
     add && same
       ? heads.includes(head)

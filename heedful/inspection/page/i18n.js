@@ -62,6 +62,7 @@ const TEXTS = {
     "Dotted: the model was less than 70 % sure. Shades: where the word looked.",
     "점선: 모델의 확신도가 70 % 미만. 음영: 그 단어가 본 곳.",
   ],
+  "unsure.alone": ["Dotted: the model was less than 70 % sure.", "점선: 모델의 확신도가 70 % 미만."],
   unanswered: ["The server does not answer.", "서버가 응답하지 않습니다."],
   again: ["Try again", "다시 시도"],
   divided: [
@@ -106,6 +107,10 @@ const TEXTS = {
   caveat: [
     "Attention shows where a layer read, not why: what it made of what it read lies in the values, the feed-forward layers and all the other heads.",
     "어텐션은 층이 어디를 읽었는지만 보여 주고, 왜 읽었는지는 알려 주지 않습니다. 읽은 정보를 어떻게 썼는지는 밸류 벡터와 피드포워드 층, 다른 헤드들까지 보아야 알 수 있습니다.",
+  ],
+  "attention.none": [
+    "This model has no attention (model.family = {family}), so there are no weights to show.",
+    "이 모델(model.family = {family})에는 어텐션이 없으므로 보여 줄 가중치가 없습니다.",
   ],
   heads: ["Layers and heads", "층과 헤드"],
   "heads.corpus": [
@@ -288,6 +293,10 @@ const TEXTS = {
   "positions.learned": [
     "This model has learned a vector for each position (table 3, row E); it has no sinusoids.",
     "이 모델은 사인파 대신 학습된 위치 임베딩을 씁니다(표 3의 E행).",
+  ],
+  "positions.none": [
+    "This model does not use the sinusoids of section 3.5.",
+    "이 모델은 3.5절의 사인파 위치 인코딩을 쓰지 않습니다.",
   ],
   request: ["The last request", "마지막 요청"],
   positions: ["Positional encoding", "위치 인코딩"],

@@ -74,11 +74,16 @@ function drawCurves(model) {
   show(places.curves, metrics?.step.length ? curvesView(metrics) : scheduleView(model));
 }
 
-/** The sinusoids of §3.5, unless the model has learned vectors in their place. */
+/** The sinusoids of §3.5, unless the model has learned vectors in their place, or none. */
 function drawPositions(model) {
-  if (model.positions === "learned") return show(places.positions, h("p", { class: "muted" }, t("positions.learned")));
+  if (!hasSinusoids(model)) {
+    const why = model.positions === "learned" ? "positions.learned" : "positions.none";
+    return show(places.positions, h("p", { class: "muted" }, t(why)));
+  }
   if (fetched.positions?.d === model.d_model) show(places.positions, positionsView(fetched.positions));
 }
+
+const hasSinusoids = (model) => model.positions === "sinusoidal";
 
 async function fetchRest(model) {
   const pair = `${model.source}-${model.target}`;
@@ -89,7 +94,7 @@ async function fetchRest(model) {
     drawCard(model);
   }
   if (!watching) watch(model);
-  if (fetched.positions?.d !== model.d_model && model.positions !== "learned") {
+  if (fetched.positions?.d !== model.d_model && hasSinusoids(model)) {
     fetched.positions = await fetchPositions(128, model.d_model).catch(() => null);
     drawPositions(model);
   }

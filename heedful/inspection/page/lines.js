@@ -7,7 +7,7 @@ import { t } from "./i18n.js";
 import { legend } from "./legend.js";
 import { get, set } from "./store.js";
 import { figure } from "./table.js";
-import { headsOf, layerOf, matrix, selectionOf } from "./weights.js";
+import { headsOf, layerOf, matrix, selectionOf, shownKind } from "./weights.js";
 
 const MASS = 0.9; // of each row is drawn
 const CROWD = 200; // lines can no longer be told apart: as long as no word is chosen ...
@@ -20,7 +20,7 @@ const measures = () =>
 
 /** The view, with its table. */
 export function linesView() {
-  const { kind } = get();
+  const kind = shownKind();
   const heads = get().h.length ? headsOf(kind) : [null];
   const maps = heads.map((head) => ({
     head,
@@ -62,7 +62,7 @@ function largest(found, i) {
 }
 
 /** The word that looks, if one is chosen; else -1. */
-const chosenRow = () => get()[selectionOf(get().kind, "row", 0)[0]];
+const chosenRow = () => get()[selectionOf(shownKind(), "row", 0)[0]];
 
 /** Of a chosen word all that matters; of all words at once the strongest of each. */
 function isDrawn(found, most) {
@@ -73,7 +73,7 @@ function isDrawn(found, most) {
 const name = (item) => (get().unit === "pieces" ? readable(item.label) : item.label);
 
 function drawing(found, links) {
-  const { kind } = get();
+  const kind = shownKind();
   const { WIDTH, GAP } = measures();
   const [side] = selectionOf(kind, "row", 0);
   const word = get()[side];
@@ -178,7 +178,7 @@ function tableOf(found, links) {
   ]);
   return {
     name: shownTitle(),
-    columns: [t(`rows.${get().kind}`), t(`columns.${get().kind}`), t("head.column"), t("weight")],
+    columns: [t(`rows.${shownKind()}`), t(`columns.${shownKind()}`), t("head.column"), t("weight")],
     rows,
   };
 }

@@ -6,7 +6,7 @@ import { directionOf, h, isBrowsers, percent, readable } from "./dom.js";
 import { t } from "./i18n.js";
 import { get, set } from "./store.js";
 import { figure } from "./table.js";
-import { allowed, matrix, selectionOf } from "./weights.js";
+import { allowed, matrix, selectionOf, shownKind } from "./weights.js";
 
 /** The map, with its table. */
 export function matrixView() {
@@ -58,7 +58,7 @@ function grid(found, line) {
 /** Columns run as their text does. */
 const direction = (found) => directionOf(found.columns.map((column) => column.label));
 
-const axes = (found) => t(`axes.${get().kind}`).replace("→", direction(found) === "rtl" ? "←" : "→");
+const axes = (found) => t(`axes.${shownKind()}`).replace("→", direction(found) === "rtl" ? "←" : "→");
 
 function header(axis, item) {
   const scope = axis === "row" ? "row" : "col";
@@ -71,7 +71,7 @@ function header(axis, item) {
 
 /** Set off the heads of the chosen words. */
 export function markChosen(root) {
-  const { kind } = get();
+  const kind = shownKind();
   for (const head of root.querySelectorAll(".matrix th[data-axis]")) {
     const { axis } = head.dataset;
     const [side, word] = selectionOf(kind, axis, Number(head.dataset.word));
@@ -120,16 +120,16 @@ function pin(found, event) {
   const node = event.target.closest("td, th");
   if (!node || node.classList.contains("corner")) return;
   const pick = (axis, item) => {
-    const [side, word] = selectionOf(get().kind, axis, item);
+    const [side, word] = selectionOf(shownKind(), axis, item);
     return word < 0 ? {} : { [side]: word };
   };
   if (node.tagName === "TD") {
     const row = pick("row", found.rows[Number(node.dataset.i)].word);
     return set(
-      get().kind === "cross" ? { ...row, ...pick("column", found.columns[Number(node.dataset.j)].word) } : row,
+      shownKind() === "cross" ? { ...row, ...pick("column", found.columns[Number(node.dataset.j)].word) } : row,
     );
   }
-  const [side, word] = selectionOf(get().kind, node.dataset.axis, Number(node.dataset.word));
+  const [side, word] = selectionOf(shownKind(), node.dataset.axis, Number(node.dataset.word));
   if (word >= 0) set({ [side]: get()[side] === word ? -1 : word });
 }
 

@@ -8,7 +8,7 @@ import { copy } from "./clipboard.js";
 import { areSeveral, chosenSentence, drawSentences, isSame, markSentence, wholeText, wholeView } from "./sentences.js";
 import { get, set, subscribe } from "./store.js";
 import { keyForm, samples } from "./samples.js";
-import { hypothesis } from "./weights.js";
+import { hypothesis, kinds } from "./weights.js";
 import { alternatives, markWords, sourceWord, spaced, targetWord } from "./words.js";
 
 const WAIT_MS = 400;
@@ -287,7 +287,7 @@ const row = (side, node) => spaced(oneStop(side.words.slice(0, -1).map(node), di
 
 /** What can be done with the translation that is there. */
 function hint() {
-  if (get().trace) return t("unsure.hint");
+  if (get().trace) return t(kinds().includes("cross") ? "unsure.hint" : "unsure.alone");
   return areSeveral() ? t("divided") : isSame() ? t("same") : "";
 }
 

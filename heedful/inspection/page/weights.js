@@ -11,6 +11,7 @@ import { get } from "./store.js";
  * @property {boolean} causal what comes later is masked
  */
 
+const KINDS = ["cross", "encoder", "decoder"];
 const PUNCTUATION = /^[\p{P}\p{S}]+$/u;
 
 /** The hypothesis that is shown. */
@@ -36,10 +37,21 @@ export function vectorsOf(kind) {
   return kind === "encoder" || n === 0 ? trace.vectors : (hypothesis().vectors ?? null);
 }
 
+/** The kinds of attention that the model has; before it is known, all that there are. */
+export function kinds() {
+  const { trace } = get();
+  return trace ? KINDS.filter((kind) => kind in trace.attention) : KINDS;
+}
+
+/** The kind that is shown: the chosen one, or the first that the model has; undefined: it has none. */
+export function shownKind() {
+  return kinds().includes(get().kind) ? get().kind : kinds()[0];
+}
+
 /** How many layers and heads a kind has. */
 export function sizes(kind) {
-  const { model } = get().trace;
-  return { layers: kind === "encoder" ? model.encoder_layers : model.decoder_layers, heads: model.num_heads };
+  const { num_layers: layers, shape } = get().trace.attention[kind];
+  return { layers, heads: shape[1] };
 }
 
 /** The layer that is shown. */
@@ -77,7 +89,7 @@ export function pieceWeights(kind, layer, heads) {
 
 /** @returns {Matrix | null} null: this layer was not sent */
 export function matrix(
-  kind = get().kind,
+  kind = shownKind(),
   layer = layerOf(kind),
   heads = headsOf(kind),
   { unit = get().unit, hide = get().hide } = {},

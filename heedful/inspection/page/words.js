@@ -5,7 +5,7 @@ import { choices, closeChoices } from "./choices.js";
 import { h, number } from "./dom.js";
 import { t } from "./i18n.js";
 import { get, set } from "./store.js";
-import { headsOf, layerOf, matrix } from "./weights.js";
+import { headsOf, kinds, layerOf, matrix, shownKind, sizes } from "./weights.js";
 
 const UNSURE = 0.7;
 
@@ -79,9 +79,7 @@ export function markWords(parts) {
   const { trace, preview, t: pinned, s: other } = get();
   if (!trace) return;
   const focus = preview ?? (pinned >= 0 ? { side: "t", i: pinned } : other >= 0 ? { side: "s", i: other } : null);
-  const layer = get().kind === "cross" ? layerOf("cross") : trace.model.decoder_layers - 1;
-  const heads = get().kind === "cross" ? headsOf("cross") : [...Array(trace.model.num_heads).keys()];
-  const found = matrix("cross", layer, heads, { unit: "words", hide: false });
+  const found = kinds().includes("cross") ? crossMatrix() : null;
   const width = trace.source.words.length;
   const weight = (row, column) => (found && row < found.rows.length ? found.values[row * width + column] : 0);
   for (const node of parts.words.querySelectorAll(".word"))
@@ -96,6 +94,14 @@ export function markWords(parts) {
       focus?.side === "s" ? weight(Number(node.dataset.t), focus.i) : 0,
       focus?.side === "t" && focus.i === Number(node.dataset.t),
     );
+}
+
+/** The weights that are shown, where those are of cross-attention; else the mean of its last layer. */
+function crossMatrix() {
+  const { layers, heads } = sizes("cross");
+  const [layer, chosen] =
+    shownKind() === "cross" ? [layerOf("cross"), headsOf("cross")] : [layers - 1, [...Array(heads).keys()]];
+  return matrix("cross", layer, chosen, { unit: "words", hide: false });
 }
 
 function tint(node, weight, chosen) {

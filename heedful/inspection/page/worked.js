@@ -9,7 +9,7 @@ import { linePlot } from "./plot.js";
 import { nothingYet } from "./sentences.js";
 import { get, set, subscribe } from "./store.js";
 import { table } from "./table.js";
-import { headsOf, layerOf, selectionOf, sides, vectorsOf } from "./weights.js";
+import { headsOf, layerOf, selectionOf, shownKind, sides, sizes, vectorsOf } from "./weights.js";
 import { spaced } from "./words.js";
 
 /** @type {any} */ let place;
@@ -30,8 +30,11 @@ function chosenRow(kind) {
 }
 
 function draw() {
-  const { trace, kind } = get();
+  const { trace } = get();
+  const kind = shownKind();
+  place.closest("details").hidden = Boolean(trace) && !trace.worked.includes(kind);
   if (!trace) return show(place, h("p", { class: "muted" }, nothingYet()));
+  if (!trace.worked.includes(kind)) return show(place);
   const layer = layerOf(kind);
   const vectors = vectorsOf(kind)?.kinds[kind];
   if (!vectors && embedded) return show(place, h("p", { class: "muted" }, t("worked.best")));
@@ -44,7 +47,8 @@ function draw() {
 let asked = "";
 
 async function fetchVectors(layer) {
-  const { trace, prefix, kind } = get();
+  const { trace, prefix } = get();
+  const kind = shownKind();
   const n = kind === "encoder" ? 0 : get().n;
   const languages = { source: trace.source.language, target: trace.target.language };
   const body = { q: trace.source.text, ...languages, prefix, layers: [layer], hypothesis: n };
@@ -56,9 +60,12 @@ async function fetchVectors(layer) {
   set({ trace: n > 0 ? { ...trace } : { ...trace, vectors: found.vectors } });
 }
 
+/** How wide the queries, keys (q, k) or values (v) of one head are. */
+const widthOf = (kind, name) => tensor(vectorsOf(kind).kinds[kind][name]).shape[2] / sizes(kind).heads;
+
 /** All numbers of equation 1 for one row of one head. */
 export function work(kind, layer, head, row) {
-  const { model } = get().trace;
+  const [dK, dV] = [widthOf(kind, "k"), widthOf(kind, "v")];
   const vectors = vectorsOf(kind);
   const here = vectors.kinds[kind];
   const i = here.layers.indexOf(layer);
@@ -67,17 +74,17 @@ export function work(kind, layer, head, row) {
     return all.subarray(head * width, (head + 1) * width);
   };
   const { columns } = sides(kind);
-  const query = take("q", model.d_k, row);
+  const query = take("q", dK, row);
   const masked = (j) => kind === "decoder" && j > row;
   const dot = columns.pieces.map((_, j) =>
-    take("k", model.d_k, j).reduce((sum, value, d) => sum + value * query[d], 0),
+    take("k", dK, j).reduce((sum, value, d) => sum + value * query[d], 0),
   );
-  const scaled = dot.map((value, j) => (masked(j) ? -Infinity : value / Math.sqrt(model.d_k)));
+  const scaled = dot.map((value, j) => (masked(j) ? -Infinity : value / Math.sqrt(dK)));
   const largest = Math.max(...scaled);
   const powers = scaled.map((value) => Math.exp(value - largest));
   const sum = powers.reduce((a, b) => a + b, 0);
   const weights = powers.map((value) => value / sum);
-  const output = weighted(weights, (j) => take("v", model.d_v, j), model.d_v);
+  const output = weighted(weights, (j) => take("v", dV, j), dV);
   const before =
     kind === "cross"
       ? at(tensor(vectors.kinds.decoder.out), i, row).values
@@ -116,7 +123,7 @@ function picker(kind, { head, row }) {
   const heads = h(
     "select",
     { "aria-label": t("head.column"), onchange: () => set({ h: [Number(heads.value)] }) },
-    [...Array(get().trace.model.num_heads).keys()].map((i) =>
+    [...Array(sizes(kind).heads).keys()].map((i) =>
       h("option", { value: i, selected: i === head }, t("head", { n: i + 1 })),
     ),
   );
@@ -142,8 +149,8 @@ function picker(kind, { head, row }) {
 }
 
 function steps(numbers) {
-  const { model } = get().trace;
   const { rows, columns } = sides(numbers.kind);
+  const dK = widthOf(numbers.kind, "k");
   const data = columns.pieces.map((piece, j) => [
     readable(piece),
     number(numbers.dot[j]),
@@ -159,15 +166,15 @@ function steps(numbers) {
     h(
       "li",
       {},
-      h("p", {}, t("worked.dot", { word, d: model.d_k })),
+      h("p", {}, t("worked.dot", { word, d: dK })),
       table({
         name: t("worked.table"),
-        columns: [t("piece"), "q·k", `÷ √${model.d_k}${numbers.kind === "decoder" ? t("worked.mask") : ""}`, "softmax"],
+        columns: [t("piece"), "q·k", `÷ √${dK}${numbers.kind === "decoder" ? t("worked.mask") : ""}`, "softmax"],
         rows: data,
       }),
     ),
     h("li", {}, h("p", {}, t("worked.sum")), strip(numbers.output)),
-    h("li", {}, h("p", {}, t("worked.output", { heads: model.num_heads })), strip(numbers.sub)),
+    h("li", {}, h("p", {}, t("worked.output", { heads: sizes(numbers.kind).heads })), strip(numbers.sub)),
     h("li", {}, h("p", {}, t("worked.residual", { word })), strip(numbers.before), strip(numbers.summed)),
     h(
       "li",
