@@ -100,7 +100,7 @@ class ModelConfig(FamilyConfig, frozen=True, forbid_unknown_fields=True, kw_only
     d_k: Positive | None = None  # d_model / num_heads unless told
     d_v: Positive | None = None
     dropout: Fraction = 0.1
-    positions: Literal["sinusoidal", "learned"] = "sinusoidal"
+    positions: Literal["sinusoidal", "learned", "none"] = "sinusoidal"
     max_positions: Positive = 1024  # of learned positions; sinusoids have no end
 
     @property

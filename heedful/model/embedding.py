@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from heedful.config.settings import ModelConfig
 from heedful.errors import DataError
 from heedful.model.dropout import Dropout
 
@@ -58,15 +59,33 @@ class LearnedPositions(nn.Module):
         return F.embedding(positions_T, self.weight_LD)
 
 
+class NoPositions(nn.Module):
+    """Not in the paper: nothing is added. The encoder then sees a bag of words, as nothing else tells it of order."""
+
+    def forward(self, positions_T: Tensor, longest: int, like: Tensor) -> Tensor:
+        return like.new_zeros(())
+
+
+def new_positions(config: ModelConfig) -> nn.Module:
+    """What is added to the embeddings: `model.positions`."""
+    match config.positions:
+        case "learned":
+            return LearnedPositions(config.d_model, config.max_positions)
+        case "none":
+            return NoPositions()
+        case _:
+            return SinusoidalPositions(config.d_model)
+
+
 class Embedding(nn.Module):
     """§3.4 and §3.5: dropout(E[token] · √d_model + PE[position]); and E once more as the projection."""
 
-    def __init__(self, vocab_size: int, d_model: int, dropout: float, positions: nn.Module) -> None:
+    def __init__(self, config: ModelConfig, vocab_size: int) -> None:
         super().__init__()
-        self.weight_VD = nn.Parameter(torch.empty(vocab_size, d_model))
-        self.positions = positions
-        self.dropout = Dropout(dropout)
-        self.target_dropout = Dropout(dropout)
+        self.weight_VD = nn.Parameter(torch.empty(vocab_size, config.d_model))
+        self.positions = new_positions(config)
+        self.dropout = Dropout(config.dropout)
+        self.target_dropout = Dropout(config.dropout)
 
     def source(self, tokens_T: Tensor, positions_T: Tensor, longest: int) -> Tensor:
         """The encoder's input."""

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from heedful.config.settings import FamilyConfig, ModelConfig
 from heedful.model.attention import CrossAttention, MultiHeadAttention, SelfAttention, recorded
 from heedful.model.decoding import CACHED, CachedDecoder
-from heedful.model.embedding import Embedding, LearnedPositions, SinusoidalPositions
+from heedful.model.embedding import Embedding, LearnedPositions
 from heedful.model.interface import Decoder, Memory, RecordedAttention, ReplayDecoder, TranslationModel
 from heedful.model.layers import DecoderLayer, EncoderLayer
 from heedful.model.packed import Packed
@@ -31,12 +31,7 @@ class Transformer(TranslationModel):
     def __init__(self, config: FamilyConfig, vocab_size: int) -> None:
         assert isinstance(config, ModelConfig), "the settings of this family"
         super().__init__(config, vocab_size)
-        positions: nn.Module = (
-            LearnedPositions(config.d_model, config.max_positions)
-            if config.positions == "learned"
-            else SinusoidalPositions(config.d_model)
-        )
-        self.embedding = Embedding(vocab_size, config.d_model, config.dropout, positions)
+        self.embedding = Embedding(config, vocab_size)
         self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
         self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
         if not self.embedding.weight_VD.is_meta:  # else weights are to be loaded; and to draw none takes torch a second

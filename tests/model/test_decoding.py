@@ -18,6 +18,7 @@ CONFIGS = {
     "paper": ModelConfig(d_model=16, d_ff=24, num_layers=2, num_heads=4),
     "d_k is not d_v": ModelConfig(d_model=16, d_ff=24, num_layers=1, num_heads=2, d_k=3, d_v=5),
     "learned positions": ModelConfig(d_model=16, d_ff=24, num_layers=1, num_heads=4, positions="learned"),
+    "no positions": ModelConfig(d_model=16, d_ff=24, num_layers=1, num_heads=4, positions="none"),
 }
 VOCAB_SIZE = 23
 DecoderOf: TypeAlias = Callable[[Transformer], Decoder[Any]]
