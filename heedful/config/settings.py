@@ -21,6 +21,7 @@ Fraction: TypeAlias = Annotated[float, Meta(ge=0.0, lt=1.0)]
 
 TEXT_FILES = ("source", "target", "valid_source", "valid_target")  # of `data`
 DEFAULT_FAMILY = "transformer"
+POSITIONS_OF_ATTENTION = ("relative", "rotary")  # kinds that nothing is added to the embeddings for
 
 
 class DataConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -100,8 +101,9 @@ class ModelConfig(FamilyConfig, frozen=True, forbid_unknown_fields=True, kw_only
     d_k: Positive | None = None  # d_model / num_heads unless told
     d_v: Positive | None = None
     dropout: Fraction = 0.1
-    positions: Literal["sinusoidal", "learned", "none"] = "sinusoidal"
-    max_positions: Positive = 1024  # of learned positions; sinusoids have no end
+    positions: Literal["sinusoidal", "learned", "relative", "rotary", "none"] = "sinusoidal"
+    max_positions: Positive = 1024  # of learned positions; the others have no end
+    compatibility: Literal["scaled", "unscaled", "additive"] = "scaled"  # of queries with keys, before the softmax
 
     @property
     def encoder_layers(self) -> int:
@@ -140,8 +142,10 @@ class ModelConfig(FamilyConfig, frozen=True, forbid_unknown_fields=True, kw_only
         return self.max_positions if self.positions == "learned" else sys.maxsize
 
     @property
-    def kept_numbers(self) -> int:
-        """Inputs and outputs of every sub-layer, and its masks."""
+    def kept_numbers(self) -> int | None:
+        """Inputs and outputs of every sub-layer, and its masks; None where attention keeps its weights too."""
+        if self.compatibility != "scaled" or self.positions in POSITIONS_OF_ATTENTION:
+            return None
         heads = self.num_heads * (2 * self.head_d_k + 2 * self.head_d_v)
         attention, feed_forward = heads + 5 * self.d_model, 2 * self.d_ff + 4 * self.d_model
         encoder = self.encoder_layers * (attention + feed_forward)
@@ -152,6 +156,19 @@ class ModelConfig(FamilyConfig, frozen=True, forbid_unknown_fields=True, kw_only
             raise ConfigError(
                 f"model.d_model = {self.d_model} does not divide into model.num_heads = {self.num_heads} equal heads; "
                 f"change one of them, or set model.d_k and model.d_v"
+            )
+        self._check_positions()
+
+    def _check_positions(self) -> None:
+        if self.positions in POSITIONS_OF_ATTENTION and self.compatibility == "additive":
+            raise ConfigError(
+                f"model.positions = {self.positions} is made for dot products, not for model.compatibility = additive; "
+                f"change one of them"
+            )
+        if self.positions == "rotary" and self.head_d_k % 2:
+            raise ConfigError(
+                f"model.positions = rotary turns pairs of columns, and model.d_k = {self.head_d_k} is odd; "
+                f"set an even model.d_k"
             )
 
 

@@ -16,7 +16,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from heedful.model.attention import SelfAttention, project, recorded
+from heedful.config.settings import ModelConfig
+from heedful.model.attention import Equation1, SelfAttention, project, recorded
 from heedful.model.layout import Groups, make_groups
 
 BYTENET_SET = 5  # layers with dilations 1, 2, 4, 8 and 16, after which ByteNet begins again
@@ -53,7 +54,8 @@ class SelfAttentionLayer(Layer):
 
     def __init__(self, d_model: int, num_heads: int) -> None:
         super().__init__()
-        self.attention = SelfAttention(d_model, num_heads, d_model // num_heads, d_model // num_heads)
+        config = ModelConfig(d_model=d_model, num_heads=num_heads)
+        self.attention = SelfAttention(config, Equation1(config))
 
     def prepare(self, x_NLD: Tensor) -> tuple[Tensor, ...]:
         """x W_Q, x W_K and x W_V."""

@@ -12,11 +12,13 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from heedful.config.settings import ModelConfig
 from heedful.model.layout import Layout
 
 
@@ -29,6 +31,20 @@ def attention(query_HLK: Tensor, key_HMK: Tensor, value_HMK: Tensor, mask_LM: Te
     weights_HLM = scores_HLM.masked_fill(~mask_LM, -math.inf).softmax(dim=-1)
     weights_HLM = weights_HLM.masked_fill(~mask_LM, 0.0)
     return weights_HLM @ value_HMK, weights_HLM
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Where queries and keys stand in their sentences; every position is below `longest`."""
+
+    query_position_L: Tensor
+    key_position_M: Tensor
+    longest: int
+
+    @cached_property
+    def distance_LM(self) -> Tensor:
+        """How far after the query the key stands; before it: negative."""
+        return self.key_position_M - self.query_position_L[..., None]
 
 
 def layout_mask(layout: Layout, num_queries: int, num_keys: int) -> Tensor:
@@ -58,27 +74,61 @@ def project(x_TD: Tensor, *matrices: nn.Linear) -> tuple[Tensor, ...]:
     return parts
 
 
+class Equation1(nn.Module):
+    """Attention(Q, K, V) = softmax(Q Kᵀ / √d_k) V, as the layout computes it; `attention_variants.py` has others.
+
+    `divisor`, `turn_`, `scores` and `values` are its parts, for decoding with a cache.
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.divisor = math.sqrt(config.head_d_k)
+
+    def attend(self, query_THK: Tensor, key_SHK: Tensor, value_SHK: Tensor, layout: Layout) -> Tensor:
+        """The output, the fastest way."""
+        return layout.attend(query_THK, key_SHK, value_SHK)
+
+    def with_weights(
+        self, query_THK: Tensor, key_SHK: Tensor, value_SHK: Tensor, layout: Layout
+    ) -> tuple[Tensor, Tensor]:
+        """The output and the weights."""
+        return plain_attention(query_THK, key_SHK, value_SHK, layout)
+
+    def turn_(self, query_HLK: Tensor, key_value_HLC: Tensor, pairs: Pairs) -> None:
+        """Change new queries and keys by where they stand, in place; equation 1 does not."""
+
+    def scores(self, query_HLK: Tensor, key_HMK: Tensor, _: Pairs | None) -> Tensor:
+        """Q Kᵀ; the queries are divided already. In cross-attention there are no pairs to compare positions of."""
+        return query_HLK @ key_HMK.mT
+
+    def values(self, weights_HLM: Tensor, value_HMK: Tensor, _: Pairs | None) -> Tensor:
+        """The sum of the values by their weights."""
+        return weights_HLM @ value_HMK
+
+
 class MultiHeadAttention(nn.Module):
     """§3.2.2: MultiHead(Q, K, V) = Concat(head_1, …, head_h) W_O, head_i = Attention(Q W_Q, K W_K, V W_V); no biases.
 
     The matrices of the h heads lie side by side in one, so `W_Q` maps d_model to h·d_k.
     """
 
-    def __init__(self, d_model: int, num_heads: int, d_k: int, d_v: int) -> None:
+    def __init__(self, config: ModelConfig, equation: Equation1) -> None:
         super().__init__()
-        self.num_heads, self.d_k = num_heads, d_k
-        self.W_Q = nn.Linear(d_model, num_heads * d_k, bias=False)
-        self.W_K = nn.Linear(d_model, num_heads * d_k, bias=False)
-        self.W_V = nn.Linear(d_model, num_heads * d_v, bias=False)
-        self.W_O = nn.Linear(num_heads * d_v, d_model, bias=False)
+        self.num_heads, self.d_k = config.num_heads, config.head_d_k
+        width_K, width_V = config.num_heads * config.head_d_k, config.num_heads * config.head_d_v
+        self.W_Q = nn.Linear(config.d_model, width_K, bias=False)
+        self.W_K = nn.Linear(config.d_model, width_K, bias=False)
+        self.W_V = nn.Linear(config.d_model, width_V, bias=False)
+        self.W_O = nn.Linear(width_V, config.d_model, bias=False)
+        self.equation = equation
         self.recorder: Recorder | None = None
 
     def heads(self, layout: Layout, *projected: Tensor) -> Tensor:
         """Concat(head_1, …, head_h) of the projected queries, keys and values."""
         query_THK, key_SHK, value_SHK = (x_TX.unflatten(-1, (self.num_heads, -1)) for x_TX in projected)
         if self.recorder is not None:
-            return self.recorder.attend(query_THK, key_SHK, value_SHK, layout).flatten(-2)
-        return layout.attend(query_THK, key_SHK, value_SHK).flatten(-2)
+            return self.recorder.attend(self.equation, query_THK, key_SHK, value_SHK, layout).flatten(-2)
+        return self.equation.attend(query_THK, key_SHK, value_SHK, layout).flatten(-2)
 
 
 class SelfAttention(MultiHeadAttention):
@@ -101,16 +151,18 @@ class CrossAttention(MultiHeadAttention):
 
 @dataclass
 class Recorder:
-    """Attends by equation 1 as written, and keeps what went in and the weights that came out, one entry a call."""
+    """Keeps the queries, keys and values of an attention and the weights that came out, one entry a call."""
 
     queries: list[Tensor] = field(default_factory=list)
     keys: list[Tensor] = field(default_factory=list)
     values: list[Tensor] = field(default_factory=list)
     weights: list[Tensor] = field(default_factory=list)
 
-    def attend(self, query_THK: Tensor, key_SHK: Tensor, value_SHK: Tensor, layout: Layout) -> Tensor:
-        """Equation 1; the weights of this call are kept."""
-        output_THK, weights_HTS = plain_attention(query_THK, key_SHK, value_SHK, layout)
+    def attend(
+        self, equation: Equation1, query_THK: Tensor, key_SHK: Tensor, value_SHK: Tensor, layout: Layout
+    ) -> Tensor:
+        """The equation as it is written; the weights of this call are kept."""
+        output_THK, weights_HTS = equation.with_weights(query_THK, key_SHK, value_SHK, layout)
         self.queries.append(query_THK)
         self.keys.append(key_SHK)
         self.values.append(value_SHK)

@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from heedful.config.supported_settings import NUMBERS, SupportedSettings, anything
-from heedful.model.attention import MultiHeadAttention
+from heedful.model.attention import Equation1, MultiHeadAttention, Pairs
 from heedful.model.embedding import Embedding
 from heedful.model.interface import Memory
 from heedful.model.layers import DecoderLayer
@@ -31,7 +31,7 @@ FIRST_CAPACITY = 32  # target positions; doubled when they are used up
 NOBODY = -1  # in `ancestors_NWL`: nothing was written yet
 CACHED = SupportedSettings(
     "cannot be decoded with a cache: that takes",
-    {**NUMBERS, "positions": anything},  # the model's own embedding adds them
+    {**NUMBERS, "positions": anything, "compatibility": anything},
 )
 
 
@@ -53,6 +53,7 @@ class CachedState:
         self.ancestors_NWL = self._integers(torch.int16, num_slots, num_beams, 0)
         self.position_N = self._integers(torch.int64, num_slots)
         self.beam_W = torch.arange(num_beams, device=like.device, dtype=torch.int16)
+        self.key_position_M = self._integers(torch.int64, 0)
         self._ages = [0] * num_slots  # the positions once more, known without asking the device
 
     def _integers(self, dtype: torch.dtype, *shape: int) -> Tensor:
@@ -122,9 +123,11 @@ class CachedState:
             more = max(FIRST_CAPACITY, self.capacity)
             self.keys_values_NHLWC = [F.pad(cache, (0, 0, 0, 0, 0, more)) for cache in self.keys_values_NHLWC]
             self.ancestors_NWL = F.pad(self.ancestors_NWL, (0, more), value=NOBODY)
+            positions_L = torch.arange(self.capacity, device=self.position_N.device)
+            self.key_position_M = positions_L.repeat_interleave(self.num_beams)
 
-    def enter(self) -> tuple[SlotPositions, Tensor]:
-        """Make room for one more position; where it is, and which keys its queries may look at (0 or −∞)."""
+    def enter(self) -> Place:
+        """Make room for one more position."""
         self._reserve_targets()
         # A slot that is done may have come to the end of all room; what it writes there is never read.
         position_N = self.position_N.clamp(max=min(self.capacity, self.decoder.position_limit) - 1)
@@ -132,7 +135,9 @@ class CachedState:
         self.ancestors_NWL[slot_N, :, position_N] = self.beam_W
         not_mine_NWLW = self.ancestors_NWL[:, :, : self.span, None] != self.beam_W
         mask_NWLW = torch.zeros_like(not_mine_NWLW, dtype=self.memory_mask_N11M.dtype)
-        return (slot_N, position_N), mask_NWLW.masked_fill_(not_mine_NWLW, -math.inf).flatten(2)[:, None]
+        mask_N1WM = mask_NWLW.masked_fill_(not_mine_NWLW, -math.inf).flatten(2)[:, None]
+        key_position_M = self.key_position_M[: mask_N1WM.size(-1)]
+        return Place(slot_N, position_N, mask_N1WM, Pairs(position_N[:, None, None], key_position_M, self.span))
 
     def leave(self) -> None:
         """The position has been computed."""
@@ -140,7 +145,13 @@ class CachedState:
         self._ages = [age + 1 for age in self._ages]
 
 
-SlotPositions = tuple[Tensor, Tensor]  # slot_N and position_N
+class Place(NamedTuple):
+    """Where a step writes, and what its queries may look at."""
+
+    slot_N: Tensor
+    position_N: Tensor
+    mask_N1WM: Tensor  # added to the scores: 0 or −∞
+    pairs: Pairs  # where the queries and the keys stand
 
 
 def _unpacked(offsets_N: Tensor, num_sentences: int, longest: int, like: Tensor) -> tuple[Tensor, Tensor]:
@@ -182,6 +193,7 @@ class CachedLayer:
     def __init__(self, layer: DecoderLayer) -> None:
         self.layer = layer
         own, cross, forward = layer.self_attention, layer.cross_attention, layer.feed_forward
+        self.own, self.cross = own.equation, cross.equation
         self.num_heads, self.query_width = own.num_heads, own.W_Q.out_features
         self.d_k = own.W_K.out_features // self.num_heads
         self.d_kv = self.d_k + own.W_V.out_features // self.num_heads
@@ -201,41 +213,45 @@ class CachedLayer:
         keys_values_NMHC: Tensor = keys_values_SX[row_NM].unflatten(-1, (self.num_heads, self.d_kv))
         return keys_values_NMHC.transpose(1, 2)
 
-    def step(self, x_RD: Tensor, state: CachedState, number: int, place: SlotPositions, mask_N1WM: Tensor) -> Tensor:
+    def step(self, x_RD: Tensor, state: CachedState, number: int, place: Place) -> Tensor:
         """`DecoderLayer.forward` for one position of each row."""
         layer = self.layer
-        x_RD = layer.self_attention_norm(x_RD, self._own(x_RD, state.keys_values_NHLWC[number], place, mask_N1WM))
+        x_RD = layer.self_attention_norm(x_RD, self._own(x_RD, state.keys_values_NHLWC[number], place))
         x_RD = layer.cross_attention_norm(x_RD, self._cross(x_RD, state.memory_NHMC[number], state.memory_mask_N11M))
         x_RD = layer.feed_forward_norm(x_RD, self.products.W_2(self.products.W_1.relu(x_RD)))
         return x_RD
 
-    def _own(self, x_RD: Tensor, cache_NHLWC: Tensor, place: SlotPositions, mask_N1WM: Tensor) -> Tensor:
-        (slot_N, position_N), num_beams = place, cache_NHLWC.size(3)
-        product_RX = self.products.own_QKV(x_RD)
+    def _own(self, x_RD: Tensor, cache_NHLWC: Tensor, place: Place) -> Tensor:
+        num_beams, product_RX = cache_NHLWC.size(3), self.products.own_QKV(x_RD)
         query_RX, new_RX = product_RX.tensor_split([self.query_width], dim=-1)
-        cache_NHLWC[slot_N, :, position_N] = self._heads(new_RX, num_beams)
-        seen_NHMC = cache_NHLWC[:, :, : mask_N1WM.size(-1) // num_beams].flatten(2, 3)
-        return self._attend(self._heads(query_RX, num_beams), seen_NHMC, mask_N1WM, self.products.own_O)
+        query_NHWK, new_NHWC = self._heads(query_RX, num_beams), self._heads(new_RX, num_beams)
+        self.own.turn_(query_NHWK, new_NHWC, place.pairs)
+        cache_NHLWC[place.slot_N, :, place.position_N] = new_NHWC
+        seen_NHMC = cache_NHLWC[:, :, : place.mask_N1WM.size(-1) // num_beams].flatten(2, 3)
+        heads_RX = self._attend(self.own, query_NHWK, seen_NHMC, place.mask_N1WM, place.pairs)
+        return self.products.own_O(heads_RX)
 
     def _cross(self, x_RD: Tensor, memory_NHMC: Tensor, mask_N11M: Tensor) -> Tensor:
         query_NHWK = self._heads(self.products.cross_Q(x_RD), x_RD.size(0) // memory_NHMC.size(0))
-        return self._attend(query_NHWK, memory_NHMC, mask_N11M, self.products.cross_O)
+        return self.products.cross_O(self._attend(self.cross, query_NHWK, memory_NHMC, mask_N11M, None))
 
     def _heads(self, x_RX: Tensor, num_beams: int) -> Tensor:
         x_NWHK = x_RX.view(-1, num_beams, self.num_heads, x_RX.size(-1) // self.num_heads)
         return x_NWHK.transpose(1, 2)
 
-    def _attend(self, query_NHWK: Tensor, seen_NHMC: Tensor, mask_N1WM: Tensor, output: Product) -> Tensor:
-        """Equation 1 and the output matrix; the queries are scaled already."""
+    def _attend(
+        self, equation: Equation1, query_NHWK: Tensor, seen_NHMC: Tensor, mask_N1WM: Tensor, pairs: Pairs | None
+    ) -> Tensor:
+        """Equation 1, or what stands in its place; the queries are divided already."""
         key_NHMK, value_NHMK = seen_NHMC.tensor_split([self.d_k], dim=-1)
-        weights_NHWM = (query_NHWK @ key_NHMK.mT).add_(mask_N1WM).softmax(dim=-1)
-        heads_NWHK = (weights_NHWM @ value_NHMK).transpose(1, 2)
-        return output(heads_NWHK.flatten(2).flatten(0, 1))
+        weights_NHWM = equation.scores(query_NHWK, key_NHMK, pairs).add_(mask_N1WM).softmax(dim=-1)
+        heads_NWHK = equation.values(weights_NHWM, value_NHMK, pairs).transpose(1, 2)
+        return heads_NWHK.flatten(2).flatten(0, 1)
 
 
 def scaled_queries(part: MultiHeadAttention) -> Tensor:
     """W_Q / √d_k: equation 1 with the division done once, in the matrix."""
-    return part.W_Q.weight.detach() / math.sqrt(part.W_Q.out_features // part.num_heads)
+    return part.W_Q.weight.detach() / part.equation.divisor
 
 
 def keys_values(part: MultiHeadAttention) -> Tensor:
@@ -260,10 +276,10 @@ class CachedDecoder:
     @torch.no_grad()
     def step(self, ids_R: Tensor, state: CachedState) -> Tensor:
         """The last token of each row → the logits of the next one. At position 0 the token is ignored (§3.1)."""
-        place, mask_N1WM = state.enter()
-        positions_R = place[1].repeat_interleave(state.num_beams, output_size=ids_R.numel())
+        place = state.enter()
+        positions_R = place.position_N.repeat_interleave(state.num_beams, output_size=ids_R.numel())
         x_RD = self.embedding.target(ids_R, positions_R, state.span)
         for number, layer in enumerate(self.layers):
-            x_RD = layer.step(x_RD, state, number, place, mask_N1WM)
+            x_RD = layer.step(x_RD, state, number, place)
         state.leave()
         return self.logits(x_RD)

@@ -60,7 +60,7 @@ class LearnedPositions(nn.Module):
 
 
 class NoPositions(nn.Module):
-    """Not in the paper: nothing is added. The encoder then sees a bag of words, as nothing else tells it of order."""
+    """Not in the paper: nothing is added. Order is known to attention, if it has positions of its own, or to nobody."""
 
     def forward(self, positions_T: Tensor, longest: int, like: Tensor) -> Tensor:
         return like.new_zeros(())
@@ -71,7 +71,7 @@ def new_positions(config: ModelConfig) -> nn.Module:
     match config.positions:
         case "learned":
             return LearnedPositions(config.d_model, config.max_positions)
-        case "none":
+        case "none" | "relative" | "rotary":
             return NoPositions()
         case _:
             return SinusoidalPositions(config.d_model)

@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 from heedful.config.settings import ModelConfig
 from heedful.model.attention import CrossAttention, SelfAttention
+from heedful.model.attention_variants import equation_of_cross_attention, equation_of_self_attention
 from heedful.model.dropout import Dropout
 from heedful.model.feed_forward import FeedForward
 from heedful.model.layout import Layout
@@ -31,7 +32,7 @@ class EncoderLayer(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.self_attention = SelfAttention(config.d_model, config.num_heads, config.head_d_k, config.head_d_v)
+        self.self_attention = SelfAttention(config, equation_of_self_attention(config))
         self.self_attention_norm = AddAndNorm(config.d_model, config.dropout)
         self.feed_forward = FeedForward(config.d_model, config.d_ff)
         self.feed_forward_norm = AddAndNorm(config.d_model, config.dropout)
@@ -47,9 +48,9 @@ class DecoderLayer(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.self_attention = SelfAttention(config.d_model, config.num_heads, config.head_d_k, config.head_d_v)
+        self.self_attention = SelfAttention(config, equation_of_self_attention(config))
         self.self_attention_norm = AddAndNorm(config.d_model, config.dropout)
-        self.cross_attention = CrossAttention(config.d_model, config.num_heads, config.head_d_k, config.head_d_v)
+        self.cross_attention = CrossAttention(config, equation_of_cross_attention(config))
         self.cross_attention_norm = AddAndNorm(config.d_model, config.dropout)
         self.feed_forward = FeedForward(config.d_model, config.d_ff)
         self.feed_forward_norm = AddAndNorm(config.d_model, config.dropout)

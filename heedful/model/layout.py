@@ -11,6 +11,7 @@ compute attention brings a layout of its own.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, Protocol, Self, TypeAlias, TypeVar
 
@@ -22,6 +23,9 @@ from torch.nn import functional as F
 
 Lengths: TypeAlias = npt.NDArray[np.int64]
 T = TypeVar("T")
+
+# Queries, keys and values of a group, its `key_mask_N11M`, and whether later keys are hidden → the output.
+GroupAttention: TypeAlias = Callable[[Tensor, Tensor, Tensor, Tensor | None, bool], Tensor]
 
 # A group is closed when the next sentence is shorter than this share of its longest one ...
 LIKE_LENGTH = 0.75
@@ -159,8 +163,17 @@ def _padding(lengths_N: Lengths, members: list[Lengths]) -> Padding:
     return Padding(torch.from_numpy(row_of_cell_P), torch.from_numpy(cell_of_row_T))
 
 
-def grouped_attention(query_THK: Tensor, key_SHK: Tensor, value_SHK: Tensor, layout: Groups) -> Tensor:
-    """Equation 1 on groups of sentences of like length; rows behind the last sentence come out as zeros."""
+def equation_1(
+    query_NHLK: Tensor, key_NHMK: Tensor, value_NHMK: Tensor, key_mask_N11M: Tensor | None, causal: bool
+) -> Tensor:
+    """Equation 1 on a group, by torch's own kernel."""
+    return F.scaled_dot_product_attention(query_NHLK, key_NHMK, value_NHMK, attn_mask=key_mask_N11M, is_causal=causal)
+
+
+def grouped_attention(
+    query_THK: Tensor, key_SHK: Tensor, value_SHK: Tensor, layout: Groups, attend: GroupAttention = equation_1
+) -> Tensor:
+    """Attention on groups of sentences of like length; rows behind the last sentence come out as zeros."""
     query_PHK = _pad(query_THK, layout.queries)
     key_PHK, value_PHK = _pad(key_SHK, layout.keys), _pad(value_SHK, layout.keys)
     query_sizes = [group.num_sentences * group.num_queries for group in layout.groups]
@@ -168,18 +181,18 @@ def grouped_attention(query_THK: Tensor, key_SHK: Tensor, value_SHK: Tensor, lay
     parts = zip(
         layout.groups, query_PHK.split(query_sizes), key_PHK.split(key_sizes), value_PHK.split(key_sizes), strict=True
     )
-    outputs = [_attend_group(group, query, key, value, layout.causal) for group, query, key, value in parts]
+    outputs = [_attend_group(group, query, key, value, layout.causal, attend) for group, query, key, value in parts]
     output_THK = _unpad(torch.cat(outputs), layout.queries)
     return F.pad(output_THK, (0, 0, 0, 0, 0, query_THK.size(0) - output_THK.size(0)))
 
 
-def _attend_group(group: Group, query_PHK: Tensor, key_PHK: Tensor, value_PHK: Tensor, causal: bool) -> Tensor:
+def _attend_group(
+    group: Group, query_PHK: Tensor, key_PHK: Tensor, value_PHK: Tensor, causal: bool, attend: GroupAttention
+) -> Tensor:
     query_NHLK = query_PHK.unflatten(0, (group.num_sentences, group.num_queries)).transpose(1, 2)
     key_NHMK = key_PHK.unflatten(0, (group.num_sentences, group.num_keys)).transpose(1, 2)
     value_NHMK = value_PHK.unflatten(0, (group.num_sentences, group.num_keys)).transpose(1, 2)
-    output_NHLK = F.scaled_dot_product_attention(
-        query_NHLK, key_NHMK, value_NHMK, attn_mask=group.key_mask_N11M, is_causal=causal
-    )
+    output_NHLK = attend(query_NHLK, key_NHMK, value_NHMK, group.key_mask_N11M, causal)
     return output_NHLK.transpose(1, 2).flatten(0, 1)
 
 

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from heedful.config.settings import FamilyConfig, ModelConfig
 from heedful.model.attention import CrossAttention, MultiHeadAttention, SelfAttention, recorded
+from heedful.model.attention_variants import VariedAttention
 from heedful.model.decoding import CACHED, CachedDecoder
 from heedful.model.embedding import Embedding, LearnedPositions
 from heedful.model.interface import Decoder, Memory, RecordedAttention, ReplayDecoder, TranslationModel
@@ -38,7 +39,10 @@ class Transformer(TranslationModel):
             self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Linears Xavier-uniform, biases zero, embeddings and learned positions normal with deviation d_model^-½."""
+        """Linears Xavier-uniform, biases zero, embeddings and learned positions normal with deviation d_model^-½.
+
+        The vectors of `attention_variants.py` are normal, with the deviation of one over the root of their width.
+        """
         for module in self.modules():
             if isinstance(module, nn.Linear):
                 nn.init.xavier_uniform_(module.weight)
@@ -48,6 +52,9 @@ class Transformer(TranslationModel):
                 nn.init.normal_(module.weight_VD, std=self.config.d_model**-0.5)
             elif isinstance(module, LearnedPositions):
                 nn.init.normal_(module.weight_LD, std=self.config.d_model**-0.5)
+            elif isinstance(module, VariedAttention):
+                for parameter in module.parameters(recurse=False):
+                    nn.init.normal_(parameter, std=parameter.size(-1) ** -0.5)
 
     @torch.no_grad()
     def scale_by_depth(self) -> None:

@@ -43,6 +43,7 @@ from heedful.translate.torch_engine import TorchEngine
 from tests.memory_shards import shards
 from tests.narrowed import as_transformer
 from tests.small_models import small_model
+from tests.switches import SWITCHES
 
 CPU = torch.device("cpu")
 GREEDY = SearchOptions(beam_size=1, max_extra=6)
@@ -137,6 +138,14 @@ def test_a_list_that_names_a_value_takes_it() -> None:
     both = SupportedSettings("cannot be drawn: it takes", {**NUMBERS, "norm": one_of("post", "pre")})
     assert both.unsupported(NewerConfig(norm="pre")) is None
     assert both.reason(NewerConfig(norm="no")) == "model.norm = no cannot be drawn: it takes post or pre"
+
+
+@pytest.mark.parametrize("name", ["ctranslate2", "marian", "kernels"])
+@pytest.mark.parametrize("switch", SWITCHES.values(), ids=list(SWITCHES))
+def test_exports_and_kernels_refuse_the_switches_of_experiments_by_name(switch: dict[str, Any], name: str) -> None:
+    refused = LISTS[name].unsupported(ModelConfig(**switch))
+    assert refused is not None
+    assert refused.setting.removeprefix("model.") in switch
 
 
 def test_heads_too_wide_for_the_kernels_are_named() -> None:

@@ -21,11 +21,11 @@ from heedful.inspection.head_roles import (
     hits,
     roles,
 )
-from heedful.inspection.vectors import states
+from heedful.inspection.vectors import states, worked_kinds
 from heedful.model.attention import MultiHeadAttention
 from heedful.translate.torch_engine import TorchEngine
 from heedful.translate.translation import Translator
-from tests.small_translator import TEXT, small_translator
+from tests.small_translator import TEXT, family_translator, small_translator
 
 SOURCE, TARGET = TEXT[0], TEXT[1]
 
@@ -110,6 +110,16 @@ def test_the_recorded_vectors_lead_to_the_models_own_numbers(kind: Kind, d_k: in
     residual = found.reading.residuals[f"{place}_attention_norm"]
     torch.testing.assert_close(attention.W_O(torch.cat(outputs)), residual.sublayer_TD[row])
     assert bool((products[0] < 0).any()), "negative products are shown too"
+
+
+@pytest.mark.parametrize(
+    "switch", [{"compatibility": "additive"}, {"compatibility": "unscaled"}, {"positions": "rotary"}]
+)
+def test_a_model_with_another_equation_is_looked_into_and_its_calculation_is_not_shown(switch: dict[str, str]) -> None:
+    found = attention_map(family_translator({"d_ff": 24, "num_layers": 2, "num_heads": 2, **switch}), SOURCE, TARGET)
+    for weights_LHTS in found.weights_LHTS.values():
+        torch.testing.assert_close(weights_LHTS.sum(dim=-1), torch.ones(weights_LHTS.shape[:-1]))
+    assert set(worked_kinds(found)) <= ({"cross"} if "positions" in switch else set())
 
 
 def test_vectors_move_from_layer_to_layer(found: AttentionMap) -> None:

@@ -13,12 +13,15 @@ from heedful.model.decoding import CachedDecoder, CachedState
 from heedful.model.interface import Decoder, Memory, ReplayDecoder
 from heedful.model.packed import Packed, pack_source, pack_target, shift_right
 from heedful.model.transformer import Transformer
+from tests.switches import SWITCHES
 
 CONFIGS = {
     "paper": ModelConfig(d_model=16, d_ff=24, num_layers=2, num_heads=4),
     "d_k is not d_v": ModelConfig(d_model=16, d_ff=24, num_layers=1, num_heads=2, d_k=3, d_v=5),
     "learned positions": ModelConfig(d_model=16, d_ff=24, num_layers=1, num_heads=4, positions="learned"),
-    "no positions": ModelConfig(d_model=16, d_ff=24, num_layers=1, num_heads=4, positions="none"),
+    **{
+        name: ModelConfig(d_model=16, d_ff=24, num_layers=2, num_heads=4, **switch) for name, switch in SWITCHES.items()
+    },
 }
 VOCAB_SIZE = 23
 DecoderOf: TypeAlias = Callable[[Transformer], Decoder[Any]]

@@ -21,7 +21,7 @@ from torch.testing import assert_close
 from heedful.config.setting_layers import preset, resolve, setting
 from heedful.config.settings import Config, ModelConfig
 from heedful.errors import DataError
-from heedful.model.attention import CrossAttention, attention, plain_attention, recorded
+from heedful.model.attention import attention, plain_attention, recorded
 from heedful.model.embedding import LearnedPositions, SinusoidalPositions, sinusoids
 from heedful.model.feed_forward import FeedForward
 from heedful.model.layers import DecoderLayer, EncoderLayer
@@ -197,7 +197,7 @@ def test_only_minus_infinity_before_the_softmax_hides_a_word(masked: Mask, leaks
 
 def test_multi_head_attention_is_its_heads_side_by_side() -> None:
     """§3.2.2: MultiHead(Q, K, V) = Concat(head_1, …, head_h) W_O, each head with its own W_Q, W_K, W_V."""
-    module = CrossAttention(d_model=16, num_heads=4, d_k=3, d_v=5).double()
+    module = DecoderLayer(ModelConfig(d_model=16, num_heads=4, d_k=3, d_v=5)).cross_attention.double()
     x_LD, memory_MD = torch.randn(4, 16).double(), torch.randn(6, 16).double()
     heads = []
     for i in range(4):

@@ -18,7 +18,11 @@ from heedful.model.interface import Decoder, TranslationModel
 
 PREPACKED = SupportedSettings(  # models whose steps are compared with those of plain products
     "cannot be decoded with prepacked matrices: that takes",
-    {**NUMBERS, "positions": one_of("sinusoidal", "learned")},
+    {
+        **NUMBERS,
+        "positions": one_of("sinusoidal", "learned", "relative", "rotary", "none"),
+        "compatibility": one_of("scaled", "unscaled", "additive"),
+    },
 )
 
 

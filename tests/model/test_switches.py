@@ -1,0 +1,229 @@
+"""The switches of the Transformer: what each changes, what it leaves alone, and that all ways to compute agree."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch.testing import assert_close
+
+from heedful.config.settings import ModelConfig
+from heedful.errors import ConfigError
+from heedful.model.attention import Pairs
+from heedful.model.attention_variants import (
+    FARTHEST,
+    AdditiveAttention,
+    RelativePositions,
+    RotaryPositions,
+    VariedAttention,
+)
+from heedful.model.layout import Lengths, make_groups
+from heedful.model.packed import Packed, pack_source, pack_target, shift_right
+from heedful.model.transformer import Transformer
+from tests.switches import SWITCHES
+
+SMALL = ModelConfig(d_model=16, d_ff=24, num_layers=2, num_heads=4, dropout=0.0)
+VOCAB_SIZE = 23
+SOURCE_LENGTHS, TARGET_LENGTHS = (5, 1, 40, 3), (2, 7, 1, 30)
+
+
+@pytest.fixture(autouse=True)
+def seeded() -> None:
+    torch.manual_seed(3)
+
+
+def new_model(**settings: Any) -> Transformer:
+    """A random model in float64, all of whose parameters are random."""
+    model = Transformer(msgspec.structs.replace(SMALL, **settings), VOCAB_SIZE).double().eval()
+    for name, parameter in model.named_parameters():
+        torch.nn.init.normal_(parameter, mean=1.0 if name.endswith("norm.weight") else 0.0, std=0.4)
+    return model
+
+
+@pytest.fixture(params=list(SWITCHES.values()), ids=list(SWITCHES))
+def model(request: pytest.FixtureRequest) -> Transformer:
+    return new_model(**request.param)
+
+
+def same(one: Tensor, two: Tensor) -> None:
+    """Equal but for the last digits of float64."""
+    assert_close(one, two, rtol=1e-9, atol=1e-9)
+
+
+def lengths(*numbers: int) -> Lengths:
+    return np.array(numbers, dtype=np.int64)
+
+
+def random_ids(length: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+    return torch.randint(0, VOCAB_SIZE, (length,)).numpy()
+
+
+def packed(source_lengths: tuple[int, ...], target_lengths: tuple[int, ...]) -> tuple[Packed, Packed]:
+    """Random sentences of these lengths."""
+    source = pack_source(random_ids(sum(source_lengths)), lengths(*source_lengths))
+    target_T = shift_right(random_ids(sum(target_lengths)))
+    return source, pack_target(target_T, lengths(*target_lengths), lengths(*source_lengths))
+
+
+def logits_and_gradients(model: Transformer, batch: tuple[Packed, Packed]) -> list[Tensor]:
+    """The logits, and the gradient of every parameter for a sum over them."""
+    model.zero_grad()
+    logits_TV = model(*batch)
+    (logits_TV * torch.linspace(-1, 1, logits_TV.numel()).double().view_as(logits_TV)).sum().backward()
+    return [logits_TV.detach(), *(p.grad.clone() for p in model.parameters() if p.grad is not None)]
+
+
+# ------------------------------------------------------------------------------------------------------- every switch
+
+
+def test_the_recorded_attention_is_the_one_that_a_model_is_trained_with(model: Transformer) -> None:
+    """Packed rows with all weights, and groups of sentences: the same logits, and the same gradients."""
+    batch = packed(SOURCE_LENGTHS, TARGET_LENGTHS)
+    trained = logits_and_gradients(model, batch)
+    with model.recorded_attention() as recorders:
+        recorded = logits_and_gradients(model, batch)
+    for one, two in zip(trained, recorded, strict=True):
+        same(one, two)
+    assert len(trained) == 1 + len(list(model.parameters())), "every parameter has a gradient"
+    for recorder in (recorder for layers in recorders.values() for recorder in layers):
+        (weights_HTS,) = recorder.weights
+        same(weights_HTS.sum(dim=-1), torch.ones_like(weights_HTS[..., 0]))
+
+
+def test_a_sentence_does_not_depend_on_what_it_is_packed_with(model: Transformer) -> None:
+    source, target = packed(SOURCE_LENGTHS, TARGET_LENGTHS)
+    together = model(source, target).split(TARGET_LENGTHS)
+    sources, targets = source.tokens_T.split(SOURCE_LENGTHS), target.tokens_T.split(TARGET_LENGTHS)
+    for source_T, target_T, logits_TV in zip(sources, targets, together, strict=True):
+        alone = pack_source(source_T.numpy(), lengths(len(source_T)))
+        same(model(alone, pack_target(target_T.numpy(), lengths(len(target_T)), lengths(len(source_T)))), logits_TV)
+
+
+def test_later_targets_do_not_change_earlier_logits(model: Transformer) -> None:
+    source, target = packed((6,), (8,))
+    before_TV = model(source, target)
+    target.tokens_T[5:] = (target.tokens_T[5:] + 1) % VOCAB_SIZE
+    after_TV = model(source, target)
+    same(after_TV[:5], before_TV[:5])
+    assert (after_TV[5:] - before_TV[5:]).abs().amax(dim=-1).min() > 1e-3
+
+
+def test_a_switch_changes_what_the_model_computes(model: Transformer) -> None:
+    plain = new_model()
+    plain.load_state_dict({name: weight for name, weight in model.state_dict().items() if name in plain.state_dict()})
+    batch = packed(SOURCE_LENGTHS, TARGET_LENGTHS)
+    assert (model(*batch) - plain(*batch)).abs().max() > 1e-3
+
+
+# ---------------------------------------------------------------------------------- §3.2.1, the compatibility function
+
+
+def random_attention(num_queries: int, num_keys: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries, keys and values of two heads, d_k 4 and d_v 3."""
+    query, key, value = torch.randn(num_queries, 2, 4), torch.randn(num_keys, 2, 4), torch.randn(num_keys, 2, 3)
+    return query.double(), key.double(), value.double()
+
+
+HEADS = ModelConfig(d_model=8, num_heads=2, d_k=4, d_v=3)
+
+
+def test_unscaled_is_scaled_with_queries_that_are_longer_by_the_root_of_d_k() -> None:
+    query_THK, key_SHK, value_SHK = random_attention(7, 9)
+    layout = make_groups(lengths(3, 4), lengths(5, 4), causal=False)
+    unscaled = VariedAttention(msgspec.structs.replace(HEADS, compatibility="unscaled"))
+    output_THK = unscaled.attend(query_THK, key_SHK, value_SHK, layout)
+    same(output_THK, layout.attend(query_THK * math.sqrt(4), key_SHK, value_SHK))
+    assert (output_THK - layout.attend(query_THK, key_SHK, value_SHK)).abs().max() > 1e-3
+
+
+def test_additive_attention_is_a_network_with_a_single_hidden_layer() -> None:
+    """v · tanh(W q + U k) for each query and key of each head, as Bahdanau et al. have it."""
+    query_THK, key_SHK, value_SHK = random_attention(3, 5)
+    variant = AdditiveAttention(msgspec.structs.replace(HEADS, compatibility="additive")).double()
+    torch.nn.init.normal_(variant.v_HK)
+    output_THK, weights_HTS = variant.with_weights(
+        query_THK, key_SHK, value_SHK, make_groups(lengths(3), lengths(5), causal=False)
+    )
+    for h in range(2):
+        for t in range(3):
+            scores = [float(variant.v_HK[h].detach() @ (query_THK[t, h] + key_SHK[s, h]).tanh()) for s in range(5)]
+            weights_S = torch.tensor(scores, dtype=torch.float64).softmax(dim=0)
+            same(weights_HTS[h, t], weights_S)
+            same(output_THK[t, h], weights_S @ value_SHK[:, h])
+
+
+# ------------------------------------------------------------------------------------ §3.5, positions within attention
+
+
+def relative_positions() -> RelativePositions:
+    variant = RelativePositions(msgspec.structs.replace(HEADS, positions="relative")).double()
+    for parameter in variant.parameters():
+        torch.nn.init.normal_(parameter)
+    return variant
+
+
+def test_relative_positions_are_the_equations_of_shaw() -> None:
+    """Equations 3 and 4 there: α = softmax(q (k + a_K) / √d_k), z = Σ α (v + a_V)."""
+    num_rows = FARTHEST + 6  # some pairs are farther apart than distances are told apart
+    query_THK, key_SHK, value_SHK = random_attention(num_rows, num_rows)
+    variant = relative_positions()
+    layout = make_groups(lengths(num_rows), lengths(num_rows), causal=False)
+    output_THK = variant.attend(query_THK, key_SHK, value_SHK, layout)
+    for h in range(2):
+        for i in range(num_rows):
+            numbers = [max(-FARTHEST, min(FARTHEST, j - i)) + FARTHEST for j in range(num_rows)]
+            weights_S = ((key_SHK[:, h] + variant.key_HBK[h, numbers]) @ query_THK[i, h] / math.sqrt(4)).softmax(dim=0)
+            same(output_THK[i, h], weights_S @ (value_SHK[:, h] + variant.value_HBK[h, numbers]))
+
+
+def test_without_vectors_relative_positions_are_none() -> None:
+    query_THK, key_SHK, value_SHK = random_attention(9, 9)
+    variant, layout = relative_positions(), make_groups(lengths(5, 4), lengths(5, 4), causal=True)
+    for parameter in variant.parameters():
+        torch.nn.init.zeros_(parameter)
+    same(variant.attend(query_THK, key_SHK, value_SHK, layout), layout.attend(query_THK, key_SHK, value_SHK))
+
+
+def test_rotary_positions_turn_pairs_of_columns_as_complex_numbers() -> None:
+    """Equation 13 there: the pair x_2i + x_2i+1 · √-1 times e^(√-1 · pos · θ_i)."""
+    variant = RotaryPositions(ModelConfig(d_model=12, num_heads=2, d_k=6, positions="rotary")).double()
+    x_HLK = torch.randn(2, 9, 6).double()
+    angles_LI = torch.outer(torch.arange(9), 10000 ** (-2 * torch.arange(3).double() / 6))
+    turned_HLI = torch.view_as_complex(x_HLK.unflatten(-1, (3, 2))) * torch.polar(torch.ones(9, 3).double(), angles_LI)
+    same(variant.turned(x_HLK, torch.arange(9), 9), torch.view_as_real(turned_HLI).flatten(-2))
+
+
+@pytest.mark.parametrize("kind", [RelativePositions, RotaryPositions])
+def test_only_the_distance_counts(kind: type[VariedAttention]) -> None:
+    """All positions moved by a constant change nothing."""
+    variant = kind(HEADS).double()
+    for parameter in variant.parameters():
+        torch.nn.init.normal_(parameter)
+    query_HLK, key_HMK, value_HMK = (tensor.transpose(0, 1) for tensor in random_attention(6, 6))
+    mask_LM = torch.ones(6, 6, dtype=torch.bool)
+
+    def output(first: int, step: int) -> Tensor:
+        position_L = first + step * torch.arange(6)
+        return variant.attention(query_HLK, key_HMK, value_HMK, mask_LM, Pairs(position_L, position_L, longest=200))[0]
+
+    same(output(100, 1), output(0, 1))
+    assert (output(0, 2) - output(0, 1)).abs().max() > 1e-3
+
+
+# ------------------------------------------------------------------------------------------------------------ refusals
+
+
+@pytest.mark.parametrize("positions", ["relative", "rotary"])
+def test_positions_for_dot_products_are_refused_with_additive_attention(positions: str) -> None:
+    with pytest.raises(ConfigError, match=rf"^model.positions = {positions} .* model.compatibility = additive; "):
+        ModelConfig(positions=positions, compatibility="additive")  # type: ignore[arg-type]
+
+
+def test_rotary_positions_need_pairs_of_columns() -> None:
+    with pytest.raises(ConfigError, match=r"^model.positions = rotary .* model.d_k = 5 is odd; set an even model.d_k"):
+        ModelConfig(positions="rotary", d_k=5)
