@@ -37,3 +37,17 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def seeded() -> None:
     """The same numbers each time."""
     torch.manual_seed(1)
+
+
+@pytest.fixture
+def families_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`bag` has no attention, `glance` cross-attention alone. Nobody knows them when the test is over."""
+    from heedful.config import setting_names
+    from heedful.model import registry
+    from tests.attentive_family import Glance
+    from tests.toy_family import Bag
+
+    monkeypatch.setattr(setting_names, "FAMILIES", dict(setting_names.FAMILIES))
+    monkeypatch.setattr(registry, "_CLASSES", dict(registry._CLASSES))
+    registry.register(Bag)
+    registry.register(Glance)

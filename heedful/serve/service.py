@@ -16,6 +16,7 @@ import msgspec
 
 from heedful.data import language_detection
 from heedful.data.languages import has_spaces
+from heedful.errors import HeedfulError
 from heedful.model.device import ONE_THREAD
 from heedful.serve.language_pairs import LanguagePair
 from heedful.serve.limits import RefusalError
@@ -206,11 +207,13 @@ class Service:
     def _aligner(self, pair: LanguagePair) -> Aligner | None:
         """The pair's aligner, loaded once by that thread; a failed load is not tried again."""
         if pair not in self._aligners:
+            self._aligners[pair] = None
             try:
                 self._aligners[pair] = _aligner(pair, self._for_others[pair])
+            except HeedfulError as error:
+                log.warning("%s-%s: tags in HTML are placed word for word: %s", pair.source, pair.target, error)
             except Exception:
                 log.exception("%s-%s: no model to align with", pair.source, pair.target)
-                self._aligners[pair] = None
         return self._aligners[pair]
 
     async def prepare_aligning(self) -> None:

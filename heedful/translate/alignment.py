@@ -35,7 +35,7 @@ from heedful.data.atomic import write_file
 from heedful.data.grammar.corpus import LANGUAGES, Example, held_out_examples
 from heedful.data.languages import has_spaces
 from heedful.data.tokenizer import SPACE, Tokenizer
-from heedful.data.words import apart, num_words, pieces_of_words, words_of
+from heedful.data.words import apart, num_words, pieces_of_words
 from heedful.errors import ConfigError, DataError
 from heedful.model.checkpoint import load_model
 from heedful.model.device import choose_device
@@ -148,11 +148,6 @@ class Aligner:
             source_alone=(*self.choice.source_alone, *source),
             target_alone=(*self.choice.target_alone, *target),
         )
-
-    def source_words(self, translation: Translation) -> list[str]:
-        """The words of a line that alignments count, those of its parts in a row."""
-        code = self.languages[0]
-        return [word for ids in translation.source_ids for word in words_of(self.tokenizer, ids, code)]
 
     def _ids(self, side: str | Sequence[int]) -> Sequence[int]:
         return self.tokenizer.encode(one_line(side)) if isinstance(side, str) else side

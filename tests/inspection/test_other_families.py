@@ -3,39 +3,26 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import pytest
 import torch
 
-from heedful.cli import main as cli
-from heedful.config import setting_names
 from heedful.errors import ConfigError, DataError
 from heedful.inspection.attention_map import attention_map, layers_and_heads, the_model
 from heedful.inspection.drawing import attention_view
 from heedful.inspection.head_roles import grammar_roles, head_roles
 from heedful.inspection.trace import look, model_facts, trace
 from heedful.inspection.vectors import worked_kinds
-from heedful.model import registry
-from heedful.model.registry import register
 from heedful.translate.translation import Translator
-from tests.attentive_family import Glance
+from tests.cli.test_cli import Run, heedful, one_line
 from tests.small_translator import TEXT, family_translator, save_translator, small_translator
-from tests.toy_family import Bag
 
-Attend: TypeAlias = Callable[..., tuple[int, str]]
+__all__ = ["heedful"]  # the fixture
+
+pytestmark = pytest.mark.usefixtures("families_of_others")
 MIXER = {"family": "mixer", "num_layers": 2, "num_heads": 2, "d_ff": 24, "token_width": 12}
-
-
-@pytest.fixture(autouse=True)
-def families_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(setting_names, "FAMILIES", dict(setting_names.FAMILIES))
-    monkeypatch.setattr(registry, "_CLASSES", dict(registry._CLASSES))
-    register(Bag)
-    register(Glance)
 
 
 @pytest.fixture
@@ -128,41 +115,28 @@ def test_its_sizes_are_its_own_settings(glance: Translator, mixer: Translator) -
 # --------------------------------------------------------------------------------------------------------- the command
 
 
-@pytest.fixture
-def attend(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Attend:
-    """Run the command in this process; its exit code, and what it says on stderr."""
-
-    def run(model: Path, output: Path, *options: str) -> tuple[int, str]:
-        words = ["attend", "-m", model, TEXT[0], "-o", output, "--device", "cpu", *options]
-        monkeypatch.setattr(sys, "argv", ["heedful", *map(str, words)])
-        with pytest.raises(SystemExit) as left:
-            cli.main()
-        return int(left.value.code or 0), capfd.readouterr().err
-
-    return run
+def attend(model: Path, output: Path, *options: str) -> list[object]:
+    return ["attend", "-m", model, TEXT[0], "-o", output, "--device", "cpu", *options]
 
 
 @pytest.mark.parametrize("settings", [{"family": "glance"}, MIXER], ids=["glance", "mixer"])
-def test_attend_draws_what_there_is(attend: Attend, settings: dict[str, Any], tmp_path: Path) -> None:
+def test_attend_draws_what_there_is(heedful: Run, settings: dict[str, Any], tmp_path: Path) -> None:
     translator = family_translator(settings)
     model = save_translator(translator, tmp_path / "model")
     for name in ("it.svg", "it.html", "it.json"):
-        assert attend(model, tmp_path / name) == (0, f"{tmp_path / name} is written\n")
+        assert heedful(*attend(model, tmp_path / name)) == (0, "", f"{tmp_path / name} is written\n")
     assert "cross-attention, layer" in (tmp_path / "it.svg").read_text(encoding="utf-8")
     drawn = json.loads((tmp_path / "it.json").read_text(encoding="utf-8"))["attention"]
     assert set(drawn) == set(layers_and_heads(the_model(translator)))
     for name in ("it.svg", "it.html"):
-        code, said = attend(model, tmp_path / name, "--kind", "encoder")
-        assert code == 2
+        said = one_line(heedful(*attend(model, tmp_path / name, "--kind", "encoder")))
         assert f"kind 'encoder' is not there: model.family = '{settings['family']}' has no such" in said
-        assert said.count("\n") == 1
-    assert "layer 3 is not there" in attend(model, tmp_path / "it.html", "--layer", "3")[1]
+    assert "layer 3 is not there" in one_line(heedful(*attend(model, tmp_path / "it.html", "--layer", "3")))
 
 
-def test_attend_refuses_a_family_without_attention_in_one_line(attend: Attend, bag: Translator, tmp_path: Path) -> None:
+def test_attend_refuses_a_family_without_attention_in_one_line(heedful: Run, bag: Translator, tmp_path: Path) -> None:
     model = save_translator(bag, tmp_path / "model")
     for name in ("it.svg", "it.html", "it.json"):
-        code, said = attend(model, tmp_path / name)
-        assert (code, said.count("\n")) == (2, 1)
+        said = one_line(heedful(*attend(model, tmp_path / name)))
         assert "model.family = 'bag' cannot be looked into: this model has no attention" in said
         assert not (tmp_path / name).exists()

@@ -16,15 +16,10 @@ from urllib.parse import quote
 
 import pytest
 
-from heedful.config import setting_names
 from heedful.inspection.page_file import html
 from heedful.inspection.trace import positions, trace
-from heedful.model import registry
-from heedful.model.registry import register
 from heedful.translate.translation import Translator
-from tests.attentive_family import Glance
 from tests.small_translator import TEXT, family_translator, save_translator, taught, taught_translator
-from tests.toy_family import Bag
 
 if TYPE_CHECKING:
     from heedful.serve.limits import RefusalError
@@ -1271,14 +1266,6 @@ def test_a_model_that_learned_its_positions_shows_no_sinusoids(
         page.wait_for_selector("#inside .card-grid")
         assert page.locator("#inside .positions").count() == num_tables
         assert ("learned a vector for each position" in page.locator("#inside").inner_text()) == (kind == "learned")
-
-
-@pytest.fixture
-def families_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(setting_names, "FAMILIES", dict(setting_names.FAMILIES))
-    monkeypatch.setattr(registry, "_CLASSES", dict(registry._CLASSES))
-    register(Bag)
-    register(Glance)
 
 
 @pytest.mark.usefixtures("families_of_others")

@@ -35,6 +35,7 @@ from heedful.translate.alignment import Aligner
 from heedful.translate.translation import Translator
 from tests.model.test_checkpoint import run_with_model
 from tests.served import TOKENIZER, serving, shouting
+from tests.small_translator import family_translator
 
 PAIRS = [shouting("en", "de"), shouting("de", "en"), shouting("ko", "en")]
 
@@ -685,6 +686,20 @@ def test_a_translation_that_cannot_be_aligned_keeps_its_tags_all_the_same(
         tagged = translate(client, q="<p>the <b>cat sat</b> on the mat</p>", format="html")["translatedText"]
     assert re.sub("<.*?>", "", tagged).split() == escape(plain, quote=False).split()
     assert re.findall("<.*?>", tagged) == ["<p>", "<b>", "</b>", "</p>"]
+
+
+@pytest.mark.usefixtures("families_of_others")
+def test_a_model_without_attention_places_tags_word_for_word_and_says_so_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    app = create_app([family_translator({"family": "bag"}, "en", "de")])
+    with TestClient(app) as client:
+        for _ in range(2):
+            tagged = translate(client, q="<p>the <b>cat sat</b> on the mat</p>", format="html")["translatedText"]
+            assert re.findall("<.*?>", tagged) == ["<p>", "<b>", "</b>", "</p>"]
+    (record,) = [each for each in caplog.records if "word for word" in each.message]
+    assert record.message.endswith("words cannot be aligned by model.family = 'bag': its decoder has no attention")
+    assert record.exc_info is None
 
 
 def test_what_the_first_html_needs_is_loaded_behind_the_start(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:

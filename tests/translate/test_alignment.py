@@ -38,6 +38,7 @@ from heedful.translate.alignment import (
 )
 from heedful.translate.translation import Translator
 from tests.small_models import TEXT, small_model
+from tests.small_translator import family_translator
 
 CPU = torch.device("cpu")
 FIRST, ANY, READ, ANY_READ = range(4)  # views, as they are
@@ -175,6 +176,19 @@ def test_a_step_looks_directly_or_through_another_word(model: Path) -> None:
     mean_TS = cross_PTS.mean(dim=0)
     expected_PTS = torch.cat([cross_PTS, mean_TS @ encoder_PSS, decoder_PTT @ mean_TS])
     assert torch.allclose(ways_to_look(the_model(translator), [5, 6, 7], [10, 11]), expected_PTS, atol=1e-6)
+
+
+@pytest.mark.usefixtures("families_of_others")
+def test_cross_attention_alone_is_enough_to_align() -> None:
+    glance = family_translator({"family": "glance"}, "en", "de")
+    found = map_of_ids(glance, [5, 6, 7], [10, 11])
+    ways_PTS = ways_to_look(the_model(glance), [5, 6, 7], [10, 11])
+    assert torch.equal(ways_PTS, found.weights_LHTS["cross"].flatten(0, 1))
+    valid, _ = held_out_examples("en", "de", count=20)
+    choice = choose(the_model(glance), glance.tokenizer, valid)
+    assert torch.tensor(choice.counts).shape == (12, 1), "views × the only way to look"
+    aligner = Aligner(the_model(glance), glance.tokenizer, choice, ("en", "de"))
+    assert {j for _, j in aligner.align(valid[0].source, valid[0].target)} == set(range(len(valid[0].target.split())))
 
 
 def test_the_way_that_knows_the_alignment_counts(monkeypatch: pytest.MonkeyPatch, model: Path) -> None:

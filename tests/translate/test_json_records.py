@@ -15,10 +15,14 @@ from heedful.translate.json_records import Details
 from heedful.translate.translation import Translation, Translator
 from tests.cli.test_cli import Run, heedful, one_line
 from tests.small_models import TEXT, small_model
+from tests.small_translator import family_translator, save_translator
 
 __all__ = ["heedful"]  # the fixture
 
 ENGINES = ["torch", pytest.param("ctranslate2", marks=pytest.mark.skipif("not has_ctranslate2()"))]
+
+
+NOT_ALIGNED = "words cannot be aligned by model.family = 'bag': its decoder has no attention\n"
 
 
 def has_ctranslate2() -> bool:
@@ -156,3 +160,31 @@ def test_export_writes_once(heedful: Run, model: Path, tmp_path: Path) -> None:
     wide = small_model(tmp_path / "wide", d_k=12)
     refused = heedful("export", "-m", wide, "--to", "huggingface", "-o", tmp_path / "wide-out")
     assert "model.d_k = 12 cannot be exported" in one_line(refused)
+
+
+@pytest.mark.usefixtures("families_of_others")
+def test_records_of_a_model_with_cross_attention_alone_have_its_alignment(heedful: Run, tmp_path: Path) -> None:
+    glance = save_translator(family_translator({"family": "glance"}, "en", "de"), tmp_path / "glance")
+    links = tmp_path / "links"
+    words = ("--format", "jsonl", "--alignments", links)
+    result = heedful("translate", "-m", glance, "--device", "cpu", *words, stdin=TEXT[0].encode())
+    assert result.code == 0, result.err
+    (hypothesis,) = json.loads(result.out)["hypotheses"]
+    assert hypothesis["alignment"] == links.read_text(encoding="utf-8").strip()
+    aligned = {int(link.split("-")[1]) for link in hypothesis["alignment"].split()}
+    assert aligned == set(range(len(hypothesis["words"])))
+
+
+@pytest.mark.usefixtures("families_of_others")
+def test_records_of_a_model_without_attention_have_no_alignment_and_alignments_are_refused(
+    heedful: Run, tmp_path: Path
+) -> None:
+    bag = save_translator(family_translator({"family": "bag"}, "en", "de"), tmp_path / "bag")
+    arguments = ("translate", "-m", bag, "--engine", "torch", "--device", "cpu")
+    result = heedful(*arguments, "--format", "jsonl", "--alternatives", 1, stdin=TEXT[0].encode())
+    (hypothesis,) = json.loads(result.out)["hypotheses"]
+    assert "alignment" not in hypothesis
+    assert hypothesis["words"][0]["alternatives"]
+    assert result.err == "the records have no alignment: " + NOT_ALIGNED
+    refused = heedful(*arguments, "--alignments", tmp_path / "links", stdin=TEXT[0].encode())
+    assert one_line(refused) == "heedful: " + NOT_ALIGNED

@@ -19,6 +19,7 @@ from heedful.cli.messages import say
 from heedful.errors import counted
 
 if TYPE_CHECKING:
+    from heedful.translate.alignment import Aligner
     from heedful.translate.engine import SearchOptions
     from heedful.translate.json_records import Details
     from heedful.translate.translation import Translation, Translator
@@ -78,6 +79,7 @@ def translate(
     A line is translated sentence by sentence.
     """
     from heedful.data.stdio import input_lines
+    from heedful.translate.json_records import Details
     from heedful.translate.translation import Translator
 
     form = form or ("text" if search["n_best"] == 1 else "nbest")
@@ -95,7 +97,10 @@ def translate(
     note_engine(translator)
     gc.freeze()  # what was loaded stays: nobody need look through it for garbage, again and again
     how = search_options(translator.options, token_scores=form == "jsonl", **search)
-    details = _details(translator, models[0], device, alternatives, how) if alignments or form == "jsonl" else None
+    details = None
+    if alignments or form == "jsonl":
+        aligner = _aligner(models[0], device, is_needed=alignments is not None)
+        details = Details(translator, aligner, alternatives, how)
     prefixes = input_lines(prefix) if prefix else None
     translations = _translations(translator, file, how, prefixes, split)
     cut = write_translations(translations, form, output, alignments, details)
@@ -172,11 +177,18 @@ def _is_same(one: Path, other: Path) -> bool:
     return one == other or (is_alike and one.exists() and other.exists() and one.samefile(other))
 
 
-def _details(translator: Translator, model: Path, device: str, alternatives: int, how: SearchOptions) -> Details:
+def _aligner(model: Path, device: str, *, is_needed: bool) -> Aligner | None:
+    """Says which word comes from which; None, with a line that says why, for a model that cannot be aligned."""
+    from heedful.errors import ConfigError
     from heedful.translate.alignment import Aligner
-    from heedful.translate.json_records import Details
 
-    return Details(translator, Aligner.load(model, device=device), alternatives, how)
+    try:
+        return Aligner.load(model, device=device)
+    except ConfigError as error:
+        if is_needed:
+            raise
+        say(f"the records have no alignment: {error}")
+        return None
 
 
 def write_translations(
