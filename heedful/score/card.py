@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from heedful.config.settings import DEFAULT_FAMILY
 from heedful.data.atomic import explained, write_file, write_files
 from heedful.data.run_folder import CONFIG, MODEL
 from heedful.data.text_files import text_digest, uncompressed
@@ -115,6 +116,11 @@ class Card(Struct, frozen=True, kw_only=True):
     config: dict[str, dict[str, Any]]
     training: Training | None = None  # None: not known, as for an average that was made by hand
     evaluations: tuple[Evaluation, ...] = ()
+
+    @property
+    def family(self) -> str:
+        """The family of the model."""
+        return str(self.config.get("model", {}).get("family", DEFAULT_FAMILY))
 
     def to_json(self) -> str:
         """JSON, which `load_card` reads back. Fields newer than the format are omitted at their default."""

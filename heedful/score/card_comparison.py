@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from heedful.config.learning_rate import cooldown
 from heedful.config.setting_layers import Layer, to_layer
+from heedful.config.setting_names import FAMILIES
 from heedful.config.settings import TEXT_FILES, Config
 from heedful.data.text_files import uncompressed
 from heedful.score.bootstrap import BLEU, CHRF, Comparison, paired_bootstrap, unpack
@@ -161,8 +162,15 @@ def _end(steps: int = 0, cooldown_steps: int = 0, **_: Any) -> dict[str, int]:
 
 def _resolved(card: Card) -> Layer:
     """The settings of a card. Settings that are newer than the card are at their default, which is off."""
-    config, defaults = card.config, to_layer(Config())
+    config, defaults = card.config, to_layer(Config()) | {"model": _family_defaults(card)}
     return {section: defaults.get(section, {}) | config.get(section, {}) for section in defaults | config}
+
+
+def _family_defaults(card: Card) -> dict[str, Any]:
+    """The settings under [model] of the card's family; of one that is not known here there are only the card's own."""
+    family = FAMILIES.get(card.family)
+    settings = msgspec.to_builtins(family()) if family else {}
+    return {name: value for name, value in settings.items() if value is not None}
 
 
 class Scored(Struct, frozen=True):
@@ -306,7 +314,7 @@ def _settings(card: Card) -> dict[str, str]:
     for name in TEXT_FILES:  # the same text, compressed or not
         config["data"][name] = [uncompressed(Path(file)).name for file in config["data"].get(name, ())]
     settings = {
-        f"{section}.{name}": " ".join(value) if isinstance(value, list) else str(value)
+        f"{section}.{name}": " ".join(map(str, value)) if isinstance(value, list) else str(value)
         for section, fields in config.items()
         for name, value in fields.items()
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from heedful.config.setting_layers import Layer, layer_to_toml
+from heedful.config.settings import DEFAULT_FAMILY
 from heedful.errors import counted
 from heedful.score.card import Card, Evaluation, TextFile, Training
 from heedful.score.report import score_rows
@@ -28,7 +29,8 @@ def _title(card: Card) -> str:
 
 def _sections(card: Card) -> list[Section]:
     training = card.training
-    facts = [["", ""], ["model", f"{card.parameters:,} parameters, {card.vocab_size:,} word pieces"]]
+    family = "" if card.family == DEFAULT_FAMILY else f"{card.family}, "
+    facts = [["", ""], ["model", f"{family}{card.parameters:,} parameters, {card.vocab_size:,} word pieces"]]
     facts += _training_facts(training, card.config) if training else [["training", "not known"]]
     facts += [["weights, SHA-256", card.weights_sha256]]
     starts = [Section("Starts", rows)] if training and len(rows := _start_rows(training)) > 2 else []

@@ -487,6 +487,8 @@ def test_info_prints_the_parameters_of_preset_and_model(heedful: Run, model: Pat
     out = heedful("info", model).out
     assert "en → de" in out
     assert "parameters" in out
+    assert "family" not in out
+    assert "family        mixer\n" in heedful("info", "--preset", "tiny", "--set", "model.family=mixer").out
 
 
 def test_info_counts_the_weights_that_lie_in_the_folder(heedful: Run, tmp_path: Path) -> None:

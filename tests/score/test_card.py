@@ -45,7 +45,7 @@ from heedful.score.card_comparison import (
     to_builtins,
     told_apart,
 )
-from heedful.score.card_tables import to_markdown
+from heedful.score.card_tables import to_markdown, to_text
 from heedful.score.evaluation import evaluate, evaluate_files
 from heedful.score.model_evaluation import contrast_cases, evaluate_models, evaluate_translator, keep_on_card
 from heedful.score.new_card import new_card
@@ -852,6 +852,25 @@ def test_side_by_side_names_the_settings_that_differ_and_no_others(run: Path) ->
     shown = side_by_side(rows_of([card, other]), "md").partition("## Settings that differ")[2].split("\n\n")[1]
     assert shown.splitlines()[2:] == [f"| model.dropout | {card.config['model']['dropout']} | 0.7 |"]
     assert "Settings that differ" not in side_by_side(rows_of([card, card]), "md")
+
+
+def test_side_by_side_gives_another_family_none_of_the_transformers_settings(run: Path) -> None:
+    card = load_card(run)
+    bag = {"family": "bag", "d_model": card.config["model"]["d_model"], "slopes": [1, 2]}
+    other = msgspec.structs.replace(card, name="other", config=card.config | {"model": bag})
+    shown = side_by_side(rows_of([card, other]), "md").partition("## Settings that differ")[2].split("\n\n")[1]
+    rows = {name: values for name, *values in (line.strip("| ").split(" | ") for line in shown.splitlines()[2:])}
+    assert rows["model.family"] == ["transformer", "bag"]
+    assert rows["model.num_heads"] == [str(card.config["model"]["num_heads"])], "bags have no heads"
+    assert rows["model.slopes"][-1] == "1 2"
+    assert "model.d_model" not in rows
+
+
+def test_a_card_names_a_family_that_is_not_the_transformer(run: Path) -> None:
+    card = load_card(run)
+    mixer = msgspec.structs.replace(card, config=card.config | {"model": {"family": "mixer"}})
+    assert f"mixer, {card.parameters:,} parameters" in to_text(mixer)
+    assert f"  {card.parameters:,} parameters" in to_text(card)
 
 
 def test_a_card_from_before_a_setting_is_of_the_same_recipe(run: Path) -> None:

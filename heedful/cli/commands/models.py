@@ -20,9 +20,11 @@ if TYPE_CHECKING:
 
 def echo_sizes(model: FamilyConfig, vocab_size: int, shapes: Shapes) -> None:
     """Where the parameters are; `shapes` are theirs."""
-    from heedful.config.settings import ModelConfig
+    from heedful.config.settings import DEFAULT_FAMILY, ModelConfig
     from heedful.model.parameter_count import count
 
+    if model.family != DEFAULT_FAMILY:
+        click.echo(f"family        {model.family}")
     click.echo(f"vocabulary    {vocab_size:,} word pieces")
     for part in dict.fromkeys(map(_part, shapes)):
         inside = {name: shape for name, shape in shapes.items() if _part(name) == part}
