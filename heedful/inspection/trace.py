@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from heedful.config.settings import DEFAULT_FAMILY, FamilyConfig, ModelConfig
+from heedful.config.supported_settings import NUMBERS
 from heedful.data.tokenizer import Tokenizer
 from heedful.errors import CheckpointError, DataError, DivergedError
 from heedful.inspection.attention_map import AttentionMap, Kind, Tokens, check_kind, map_of_ids, the_model
@@ -327,11 +328,14 @@ def model_facts(translator: Translator) -> dict[str, Any]:
 
 
 def family_sizes(model: FamilyConfig) -> dict[str, Any]:
-    """The sizes of a Transformer; of another family all its settings, as each has its own."""
-    if isinstance(model, ModelConfig) and model.family == DEFAULT_FAMILY:
-        return {"d_k": model.head_d_k, "d_v": model.head_d_v, **{name: getattr(model, name) for name in SIZES}}
-    sizes: dict[str, Any] = msgspec.to_builtins(model.spelled_out)
-    return {name: value for name, value in sizes.items() if value is not None}
+    """The sizes of a Transformer and its departures from the paper; of another family all its settings."""
+    settings: dict[str, Any] = msgspec.to_builtins(model.spelled_out)
+    if not isinstance(model, ModelConfig) or model.family != DEFAULT_FAMILY:
+        return {name: value for name, value in settings.items() if value is not None}
+    paper, sizes = type(model)(), {name: getattr(model, name) for name in SIZES}
+    switches = {name: settings[name] for name in settings.keys() - NUMBERS.keys()}
+    departures = {name: value for name, value in sorted(switches.items()) if value != getattr(paper, name)}
+    return {"d_k": model.head_d_k, "d_v": model.head_d_v} | sizes | departures
 
 
 def folder_card(folder: Path | None) -> dict[str, Any] | None:

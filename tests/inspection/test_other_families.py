@@ -112,6 +112,24 @@ def test_its_sizes_are_its_own_settings(glance: Translator, mixer: Translator) -
     assert "family" not in model_facts(small_translator())
 
 
+SMALL = {"num_layers": 1, "num_heads": 2, "d_ff": 24}
+SWITCHES = [{"compatibility": "unscaled"}, {"compatibility": "additive"}, {"positions": "rotary"}]
+
+
+@pytest.mark.parametrize("switch", SWITCHES, ids=str)
+def test_a_transformer_that_departs_from_equation_1_is_drawn_with_its_departure_and_without_the_calculation(
+    switch: dict[str, Any],
+) -> None:
+    found = trace(family_translator(SMALL | switch), TEXT[0])
+    assert set(found["attention"]) == {"cross", "encoder", "decoder"}
+    assert found["worked"] == ()
+    assert switch.items() <= found["model"].items()
+
+
+def test_the_papers_transformer_has_no_departures() -> None:
+    assert not {"compatibility", "max_positions", "num_layers"} & set(model_facts(small_translator()))
+
+
 # --------------------------------------------------------------------------------------------------------- the command
 
 
