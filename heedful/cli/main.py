@@ -15,7 +15,20 @@ from typing import NoReturn
 import click
 
 from heedful import __version__
-from heedful.cli.commands import attend, card, corpora, doctor, evaluate, export, lab, models, serve, train, translate
+from heedful.cli.commands import (
+    attend,
+    card,
+    compare,
+    corpora,
+    doctor,
+    evaluate,
+    export,
+    lab,
+    models,
+    serve,
+    train,
+    translate,
+)
 from heedful.cli.messages import say
 from heedful.errors import HeedfulError, TrainingError
 from heedful.train.run.interruption import note_error
@@ -27,7 +40,7 @@ def commands() -> None:
     """From two text files to a translator: the system of "Attention Is All You Need"."""
 
 
-for module in (attend, card, corpora, doctor, evaluate, export, lab, models, serve, train, translate):
+for module in (attend, card, compare, corpora, doctor, evaluate, export, lab, models, serve, train, translate):
     for command in vars(module).values():
         if isinstance(command, click.Command):
             commands.add_command(command)

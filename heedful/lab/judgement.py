@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 
 from heedful.errors import counted
-from heedful.lab.chart import Curves, Series, Spreads
+from heedful.lab.chart import Curves, Spreads
 from heedful.lab.experiment import BLEU, PERPLEXITY, Claim, Experiment, Row
 from heedful.lab.findings import Findings, Judged
+from heedful.lab.learning_curves import learning_curves
 from heedful.lab.row_result import RowResult, scale
 from heedful.lab.statistics import (
     UNTOLD,
@@ -75,7 +76,8 @@ def findings_of(experiment: Experiment, results: Sequence[RowResult], *, has_ver
     charts: dict[str, Curves | Spreads] = {}
     for metric in METRICS:
         charts[metric.lower()] = _spreads(measured, metric)
-        charts[f"{metric.lower()}-curves"] = _curves(measured, metric)
+        curves = {row: [result.curve for result in each] for row, each in measured.results.items()}
+        charts[f"{metric.lower()}-curves"] = learning_curves(experiment.name, metric, curves)
     return Findings(
         tables=(Section("Rows", list(_table(measured))), Section("Seeds", list(_seeds(measured)))),
         charts={name: chart for name, chart in charts.items() if _has_points(chart)},
@@ -198,25 +200,3 @@ def _spreads(measured: Measured, metric: str) -> Spreads:
 
 def _label(row: Row) -> str:
     return f"{row.name}: {row.change}" if row.change and row.change != row.name else row.name
-
-
-def _curves(measured: Measured, metric: str) -> Curves:
-    """The mean over the seeds at each validation."""
-    series = (Series(row, tuple(_curve(results, metric))) for row, results in measured.results.items())
-    return Curves(
-        title=f"{measured.experiment.name}: {metric} while training, mean over seeds",
-        x="step",
-        y=metric,
-        series=tuple(each for each in series if each.points),
-        has_log_y=metric == PERPLEXITY,
-    )
-
-
-def _curve(results: Sequence[RowResult], metric: str) -> Iterator[tuple[float, float]]:
-    found: dict[int, list[float]] = {}
-    for result in results:
-        for point in result.curve:
-            value = point.perplexity if metric == PERPLEXITY else point.bleu
-            if value is not None:
-                found.setdefault(point.step, []).append(value)
-    yield from ((float(step), fmean(values)) for step, values in sorted(found.items()))

@@ -372,11 +372,11 @@ def _deltas(line: Line) -> dict[str, str]:
     over_sentences = {
         f"Δ {name} (p)": f"{found.difference:+.2f} ({found.p_value:.3f})" for name, found in line.comparisons.items()
     }
-    return over_sentences | {f"Δ {name} over seeds": _over_seeds(each) for name, each in line.seed_comparisons.items()}
+    return over_sentences | {f"Δ {name} over seeds": over_seeds(each) for name, each in line.seed_comparisons.items()}
 
 
-def _over_seeds(found: SeedComparison) -> str:
-    """`+1.20 [+0.30, +2.10], p 0.021 (paired t, n = 3)`."""
+def over_seeds(found: SeedComparison) -> str:
+    """A comparison in words: `+1.20 [+0.30, +2.10], p 0.021 (paired t, n = 3)`."""
     baseline, system = found.num_seeds
     seeds = f"n = {system}" if found.test == "paired t" else f"n = {system} against {baseline}"
     if found.p_value is None or found.interval is None:

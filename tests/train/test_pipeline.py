@@ -468,7 +468,7 @@ def test_who_is_on_the_way_out_is_not_interrupted_in_clearing_up() -> None:
     with Interruption() as interruption:
         with pytest.raises(Interrupted):
             os.kill(os.getpid(), signal.SIGINT)
-        os.kill(os.getpid(), signal.SIGTERM)  # as recipes/run.py passes a Ctrl-C on
+        os.kill(os.getpid(), signal.SIGTERM)
         assert interruption.exit_code == 130
 
 

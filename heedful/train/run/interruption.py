@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import signal
 import subprocess
@@ -10,7 +9,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import FrameType
@@ -19,7 +18,6 @@ from typing import Any
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 ERROR_FILE = "HEEDFUL_ERROR_FILE"  # the environment variable that names where to note an exit code
 LAUNCHER_PROCESS = "HEEDFUL_LAUNCHER"  # the one that holds the number of the process that started a worker
-TERM_AT_ONCE: dict[int, float] = {signal.SIGTERM: 0.0}  # seconds after which a signal is passed on to a child
 POLL_SECONDS = 0.2
 MAX_RESTARTS = 3  # more would not help
 SHUTDOWN_SECONDS = 120  # enough for a step and a checkpoint; also the time that a worker waits for a dead one
@@ -144,22 +142,18 @@ def _watch(launcher: int) -> None:
     os._exit(1)
 
 
-def wait_for(
-    child: subprocess.Popen[bytes], interruption: Interruption, pass_on: Mapping[int, float] = TERM_AT_ONCE
-) -> int:
-    """Wait for a process to end, and return its exit code; a signal to this process also ends that one.
+def wait_for(child: subprocess.Popen[bytes], interruption: Interruption) -> int:
+    """Wait for a process to end, and return its exit code; SIGTERM to this process also ends that one.
 
-    `pass_on` says after how many seconds: a terminal sends Ctrl-C to both. A signal is passed on as SIGTERM, as a
-    second Ctrl-C would end the process without a checkpoint.
+    A terminal sends Ctrl-C to both.
     """
     interruption.requested()  # from here on a signal does not end this process
-    waited, passed_on = 0.0, False
+    passed_on = False
     while True:
         try:
             return child.wait(timeout=POLL_SECONDS)
         except subprocess.TimeoutExpired:
-            waited += POLL_SECONDS if interruption.signal else 0.0
-            if waited > pass_on.get(interruption.signal or 0, math.inf) and not passed_on:
+            if interruption.signal == signal.SIGTERM and not passed_on:
                 child.send_signal(signal.SIGTERM)
                 passed_on = True
 
