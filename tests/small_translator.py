@@ -41,12 +41,17 @@ def small_translator(
 
 
 def family_translator(
-    model: Mapping[str, Any], source: str = "xx", target: str = "yy", texts: Sequence[str] = TEXT
+    model: Mapping[str, Any],
+    source: str = "xx",
+    target: str = "yy",
+    texts: Sequence[str] = TEXT,
+    *,
+    max_length: int = 200,
 ) -> Translator:
     """A model of any family, with these settings."""
     config = resolve(
         {
-            "data": {"max_length": 200, "source_language": source, "target_language": target},
+            "data": {"max_length": max_length, "source_language": source, "target_language": target},
             "model": {"d_model": 16} | dict(model),
             "decode": {"beam_size": 3, "max_extra": 5},
         }

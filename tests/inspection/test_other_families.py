@@ -16,6 +16,7 @@ from heedful.inspection.head_roles import grammar_roles, head_roles
 from heedful.inspection.trace import look, model_facts, trace
 from heedful.inspection.vectors import worked_kinds
 from heedful.translate.translation import Translator
+from tests.baselines.test_families import SMALL as SMALL_FAMILIES
 from tests.cli.test_cli import Run, heedful, one_line
 from tests.small_translator import TEXT, family_translator, save_translator, small_translator
 
@@ -46,6 +47,20 @@ def test_a_family_shows_the_kinds_of_attention_that_it_records(
     assert layers_and_heads(the_model(glance)) == {"cross": (1, 1)}
     assert layers_and_heads(the_model(mixer)) == {"cross": (2, 2), "decoder": (2, 2)}
     assert layers_and_heads(the_model(bag)) == {}
+
+
+@pytest.mark.parametrize("name", SMALL_FAMILIES)
+def test_every_family_of_ours_can_be_traced_and_what_it_records_is_drawn(name: str) -> None:
+    settings = {"family": name.split()[0], **SMALL_FAMILIES[name]}
+    translator = family_translator(settings, max_length=30)
+    found = trace(translator, "The cat sat.", layers=None)
+    assert json.loads(json.dumps(found, allow_nan=False))["beam"]["steps"]
+    kinds = layers_and_heads(the_model(translator))
+    assert set(found["attention"]) == set(found["heads"]) == set(kinds)
+    assert set(found["worked"]) <= set(kinds)
+    for kind in kinds:
+        shown = attention_view(look(translator, "The cat sat."), kind)
+        assert sum(share or 0.0 for share in shown.shares[-1]) == pytest.approx(1.0)
 
 
 def test_weights_are_what_the_model_computed_whatever_else_it_records(glance: Translator) -> None:
