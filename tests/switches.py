@@ -9,4 +9,10 @@ SWITCHES: dict[str, dict[str, Any]] = {
     "rotary positions": {"positions": "rotary"},
     "unscaled": {"compatibility": "unscaled"},
     "additive": {"compatibility": "additive"},
+    "one matrix for queries and keys": {"projections": "shared_qk"},
+    "one matrix for all three": {"projections": "tied_qkv"},
+    "untied embeddings": {"tied_embeddings": False},
+    "unscaled embeddings": {"scaled_embeddings": False},
+    "untied, unscaled embeddings": {"tied_embeddings": False, "scaled_embeddings": False},
+    "no residuals": {"residuals": False},
 }

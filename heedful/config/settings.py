@@ -104,6 +104,10 @@ class ModelConfig(FamilyConfig, frozen=True, forbid_unknown_fields=True, kw_only
     positions: Literal["sinusoidal", "learned", "relative", "rotary", "none"] = "sinusoidal"
     max_positions: Positive = 1024  # of learned positions; the others have no end
     compatibility: Literal["scaled", "unscaled", "additive"] = "scaled"  # of queries with keys, before the softmax
+    projections: Literal["separate", "shared_qk", "tied_qkv"] = "separate"  # W_Q, W_K, W_V: three matrices, two or one
+    tied_embeddings: bool = True  # of source and target, and the projection before the softmax: one matrix
+    scaled_embeddings: bool = True  # by √d_model
+    residuals: bool = True  # around each sub-layer
 
     @property
     def encoder_layers(self) -> int:
@@ -158,6 +162,11 @@ class ModelConfig(FamilyConfig, frozen=True, forbid_unknown_fields=True, kw_only
                 f"change one of them, or set model.d_k and model.d_v"
             )
         self._check_positions()
+        if self.projections == "tied_qkv" and self.head_d_k != self.head_d_v:
+            raise ConfigError(
+                f"model.projections = tied_qkv has one matrix for keys and values, and model.d_k = {self.head_d_k} "
+                f"is not model.d_v = {self.head_d_v}; make them equal"
+            )
 
     def _check_positions(self) -> None:
         if self.positions in POSITIONS_OF_ATTENTION and self.compatibility == "additive":

@@ -25,7 +25,12 @@ def anything(_value: Any, _model: Any) -> str:
 
 def one_of(*values: Any) -> ValueCheck:
     """These values."""
-    return lambda value, _: "" if value in values else " or ".join(map(str, values))
+    return lambda value, _: "" if value in values else " or ".join(map(_as_written, values))
+
+
+def _as_written(value: Any) -> str:
+    """In TOML."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def at_most(limit: int) -> ValueCheck:
@@ -62,7 +67,7 @@ class UnsupportedSetting:
     """The first setting that stands in the way."""
 
     setting: str
-    value: Any
+    value: str
     works: str  # in words
 
 
@@ -82,7 +87,7 @@ class SupportedSettings:
         for name in model.__struct_fields__:
             value, check = getattr(model, name), self.settings.get(name, one_of(getattr(default, name)))
             if works := check(value, model):
-                return UnsupportedSetting(f"model.{name}", value, works)
+                return UnsupportedSetting(f"model.{name}", _as_written(value), works)
         return None
 
     def reason(self, model: FamilyConfig) -> str:

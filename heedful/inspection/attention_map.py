@@ -26,7 +26,7 @@ from heedful.data.tokenizer import SPACE, Tokenizer
 from heedful.data.words import apart, num_words, word_of_piece
 from heedful.errors import ConfigError, DataError
 from heedful.model.interface import RecordedAttention, TranslationModel
-from heedful.model.layers import AddAndNorm
+from heedful.model.layers import AddAndNorm, NormAlone
 from heedful.translate.forced_pass import forced_batch
 from heedful.translate.translation import Translator, one_line
 
@@ -163,7 +163,8 @@ def recorded_residuals(module: nn.Module) -> Iterator[dict[str, Residual]]:
     def keep(name: str, _: nn.Module, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
         found[name] = Residual(*inputs, output)
 
-    places = {name: part for name, part in module.named_modules() if isinstance(part, AddAndNorm)}
+    parts = ((name, part) for name, part in module.named_modules() if isinstance(part, AddAndNorm))
+    places = {name: part for name, part in parts if not isinstance(part, NormAlone)}
     handles = [part.register_forward_hook(partial(keep, name)) for name, part in places.items()]
     try:
         yield found

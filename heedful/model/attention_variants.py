@@ -1,37 +1,51 @@
-"""Attention by other equations than equation 1, for experiments with the paper's choices; docs/paper.md lists them.
+"""Attention as a layer has it: equation 1, or what experiments put in its place; docs/paper.md lists it.
 
-`model.compatibility` and `model.positions` choose which. All compute the weights and need memory for them; torch's own
-kernel for equation 1 does not. Nothing here knows tokens.
+`model.compatibility`, `model.positions` and `model.projections` choose. What is not equation 1 computes all weights and
+needs memory for them; torch's own kernel for equation 1 does not. Nothing here knows tokens.
 """
 
 from __future__ import annotations
 
 import math
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from heedful.config.settings import ModelConfig
-from heedful.model.attention import Equation1, Pairs, layout_mask
+from heedful.model.attention import CrossAttention, Equation1, MultiHeadAttention, Pairs, SelfAttention, layout_mask
 from heedful.model.embedding import SinusoidalPositions
 from heedful.model.layout import Groups, Layout, grouped_attention
+
+A = TypeVar("A", bound=MultiHeadAttention)
 
 FARTHEST = 16  # relative positions: greater distances count as this one, as in the base model of Shaw et al.
 
 
-def equation_of_self_attention(config: ModelConfig) -> Equation1:
-    """Equation 1, or what the settings put in its place."""
+SHARED = {"separate": (), "shared_qk": ("W_K",), "tied_qkv": ("W_K", "W_V")}  # whose matrix is W_Q
+
+
+def new_self_attention(config: ModelConfig) -> SelfAttention:
+    """Self-attention, where positions may be compared."""
+    return _with_shared_matrices(SelfAttention(config, _equation_with_positions(config)), config)
+
+
+def new_cross_attention(config: ModelConfig) -> CrossAttention:
+    """Attention over the encoder's output, whose positions are those of another sentence."""
+    return _with_shared_matrices(CrossAttention(config, _equation(config)), config)
+
+
+def _equation_with_positions(config: ModelConfig) -> Equation1:
     match config.positions:
         case "relative":
             return RelativePositions(config)
         case "rotary":
             return RotaryPositions(config)
         case _:
-            return equation_of_cross_attention(config)
+            return _equation(config)
 
 
-def equation_of_cross_attention(config: ModelConfig) -> Equation1:
-    """The same for attention over the encoder's output, where positions are not compared."""
+def _equation(config: ModelConfig) -> Equation1:
     match config.compatibility:
         case "additive":
             return AdditiveAttention(config)
@@ -39,6 +53,14 @@ def equation_of_cross_attention(config: ModelConfig) -> Equation1:
             return VariedAttention(config)
         case _:
             return Equation1(config)
+
+
+def _with_shared_matrices(attention: A, config: ModelConfig) -> A:
+    """`model.projections`: W_Q under other names too. Only as W_Q it is in the model's weights."""
+    for name in SHARED[config.projections]:
+        delattr(attention, name)
+        attention.__dict__[name] = attention.W_Q
+    return attention
 
 
 class VariedAttention(Equation1):

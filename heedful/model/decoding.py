@@ -31,7 +31,15 @@ FIRST_CAPACITY = 32  # target positions; doubled when they are used up
 NOBODY = -1  # in `ancestors_NWL`: nothing was written yet
 CACHED = SupportedSettings(
     "cannot be decoded with a cache: that takes",
-    {**NUMBERS, "positions": anything, "compatibility": anything},
+    {
+        **NUMBERS,
+        "positions": anything,
+        "compatibility": anything,
+        "projections": anything,
+        "tied_embeddings": anything,
+        "scaled_embeddings": anything,
+        "residuals": anything,
+    },
 )
 
 

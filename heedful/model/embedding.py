@@ -83,6 +83,7 @@ class Embedding(nn.Module):
     def __init__(self, config: ModelConfig, vocab_size: int) -> None:
         super().__init__()
         self.weight_VD = nn.Parameter(torch.empty(vocab_size, config.d_model))
+        self.factor = math.sqrt(config.d_model) if config.scaled_embeddings else 1.0
         self.positions = new_positions(config)
         self.dropout = Dropout(config.dropout)
         self.target_dropout = Dropout(config.dropout)
@@ -94,7 +95,7 @@ class Embedding(nn.Module):
 
     def target(self, tokens_T: Tensor, positions_T: Tensor, longest: int) -> Tensor:
         """The decoder's input: the output shifted right, so that the zero vector stands before the first token."""
-        shifted_TD = self.scaled(tokens_T).masked_fill((positions_T == 0)[:, None], 0.0)
+        shifted_TD = self.scaled_target(tokens_T).masked_fill((positions_T == 0)[:, None], 0.0)
         x_TD: Tensor = self.target_dropout(self._with_positions(shifted_TD, positions_T, longest))
         return x_TD
 
@@ -111,8 +112,32 @@ class Embedding(nn.Module):
 
     def scaled(self, tokens_T: Tensor) -> Tensor:
         """E[token] · √d_model."""
-        return F.embedding(tokens_T, self.weight_VD) * math.sqrt(self.weight_VD.size(1))
+        return F.embedding(tokens_T, self.weight_VD) * self.factor
+
+    def scaled_target(self, tokens_T: Tensor) -> Tensor:
+        """The same, for the decoder's input."""
+        return self.scaled(tokens_T)
 
     def _with_positions(self, x_TD: Tensor, positions_T: Tensor, longest: int) -> Tensor:
         encodings_TD: Tensor = self.positions(positions_T, longest, x_TD)
         return x_TD + encodings_TD
+
+
+class UntiedEmbedding(Embedding):
+    """Not in the paper: three matrices. `weight_VD` is the projection alone."""
+
+    def __init__(self, config: ModelConfig, vocab_size: int) -> None:
+        super().__init__(config, vocab_size)
+        self.source_VD = nn.Parameter(torch.empty(vocab_size, config.d_model))
+        self.target_VD = nn.Parameter(torch.empty(vocab_size, config.d_model))
+
+    def scaled(self, tokens_T: Tensor) -> Tensor:
+        return F.embedding(tokens_T, self.source_VD) * self.factor
+
+    def scaled_target(self, tokens_T: Tensor) -> Tensor:
+        return F.embedding(tokens_T, self.target_VD) * self.factor
+
+
+def new_embedding(config: ModelConfig, vocab_size: int) -> Embedding:
+    """One matrix or three: `model.tied_embeddings`."""
+    return (Embedding if config.tied_embeddings else UntiedEmbedding)(config, vocab_size)

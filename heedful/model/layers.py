@@ -5,8 +5,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from heedful.config.settings import ModelConfig
-from heedful.model.attention import CrossAttention, SelfAttention
-from heedful.model.attention_variants import equation_of_cross_attention, equation_of_self_attention
+from heedful.model.attention_variants import new_cross_attention, new_self_attention
 from heedful.model.dropout import Dropout
 from heedful.model.feed_forward import FeedForward
 from heedful.model.layout import Layout
@@ -27,15 +26,28 @@ class AddAndNorm(nn.Module):
         return normed_TD
 
 
+class NormAlone(AddAndNorm):
+    """Not in the paper: LayerNorm(Dropout(Sublayer(x))), without the residual connection."""
+
+    def forward(self, x_TD: Tensor, sublayer_TD: Tensor) -> Tensor:
+        normed_TD: Tensor = self.norm(self.dropout(sublayer_TD))
+        return normed_TD
+
+
+def new_add_and_norm(config: ModelConfig) -> AddAndNorm:
+    """What stands around a sub-layer: `model.residuals`."""
+    return (AddAndNorm if config.residuals else NormAlone)(config.d_model, config.dropout)
+
+
 class EncoderLayer(nn.Module):
     """Self-attention, then the feed-forward network."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.self_attention = SelfAttention(config, equation_of_self_attention(config))
-        self.self_attention_norm = AddAndNorm(config.d_model, config.dropout)
+        self.self_attention = new_self_attention(config)
+        self.self_attention_norm = new_add_and_norm(config)
         self.feed_forward = FeedForward(config.d_model, config.d_ff)
-        self.feed_forward_norm = AddAndNorm(config.d_model, config.dropout)
+        self.feed_forward_norm = new_add_and_norm(config)
 
     def forward(self, x_TD: Tensor, layout: Layout) -> Tensor:
         x_TD = self.self_attention_norm(x_TD, self.self_attention(x_TD, layout))
@@ -48,12 +60,12 @@ class DecoderLayer(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.self_attention = SelfAttention(config, equation_of_self_attention(config))
-        self.self_attention_norm = AddAndNorm(config.d_model, config.dropout)
-        self.cross_attention = CrossAttention(config, equation_of_cross_attention(config))
-        self.cross_attention_norm = AddAndNorm(config.d_model, config.dropout)
+        self.self_attention = new_self_attention(config)
+        self.self_attention_norm = new_add_and_norm(config)
+        self.cross_attention = new_cross_attention(config)
+        self.cross_attention_norm = new_add_and_norm(config)
         self.feed_forward = FeedForward(config.d_model, config.d_ff)
-        self.feed_forward_norm = AddAndNorm(config.d_model, config.dropout)
+        self.feed_forward_norm = new_add_and_norm(config)
 
     def forward(self, x_TD: Tensor, memory_SD: Tensor, layout: Layout, cross_layout: Layout) -> Tensor:
         x_TD = self.self_attention_norm(x_TD, self.self_attention(x_TD, layout))

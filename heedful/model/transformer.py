@@ -17,7 +17,7 @@ from heedful.config.settings import FamilyConfig, ModelConfig
 from heedful.model.attention import CrossAttention, MultiHeadAttention, SelfAttention, recorded
 from heedful.model.attention_variants import VariedAttention
 from heedful.model.decoding import CACHED, CachedDecoder
-from heedful.model.embedding import Embedding, LearnedPositions
+from heedful.model.embedding import Embedding, LearnedPositions, new_embedding
 from heedful.model.interface import Decoder, Memory, RecordedAttention, ReplayDecoder, TranslationModel
 from heedful.model.layers import DecoderLayer, EncoderLayer
 from heedful.model.packed import Packed
@@ -32,7 +32,7 @@ class Transformer(TranslationModel):
     def __init__(self, config: FamilyConfig, vocab_size: int) -> None:
         assert isinstance(config, ModelConfig), "the settings of this family"
         super().__init__(config, vocab_size)
-        self.embedding = Embedding(config, vocab_size)
+        self.embedding = new_embedding(config, vocab_size)
         self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
         self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
         if not self.embedding.weight_VD.is_meta:  # else weights are to be loaded; and to draw none takes torch a second
@@ -41,18 +41,14 @@ class Transformer(TranslationModel):
     def reset_parameters(self) -> None:
         """Linears Xavier-uniform, biases zero, embeddings and learned positions normal with deviation d_model^-½.
 
-        The vectors of `attention_variants.py` are normal, with the deviation of one over the root of their width.
+        What `attention_variants.py` learns has vectors of width d_k, and deviation d_k^-½.
         """
         for module in self.modules():
             if isinstance(module, nn.Linear):
                 nn.init.xavier_uniform_(module.weight)
                 if module.bias is not None:
                     nn.init.zeros_(module.bias)
-            elif isinstance(module, Embedding):
-                nn.init.normal_(module.weight_VD, std=self.config.d_model**-0.5)
-            elif isinstance(module, LearnedPositions):
-                nn.init.normal_(module.weight_LD, std=self.config.d_model**-0.5)
-            elif isinstance(module, VariedAttention):
+            elif isinstance(module, Embedding | LearnedPositions | VariedAttention):
                 for parameter in module.parameters(recurse=False):
                     nn.init.normal_(parameter, std=parameter.size(-1) ** -0.5)
 
@@ -85,7 +81,7 @@ class Transformer(TranslationModel):
         return self.embedding.logits(hidden_TD)
 
     def projection(self) -> Tensor:
-        """E, the matrix of both embeddings."""
+        """E, which by default is the matrix of both embeddings too."""
         return self.embedding.weight_VD
 
     def new_decoder(self) -> Decoder[Any]:

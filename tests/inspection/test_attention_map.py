@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -113,9 +114,10 @@ def test_the_recorded_vectors_lead_to_the_models_own_numbers(kind: Kind, d_k: in
 
 
 @pytest.mark.parametrize(
-    "switch", [{"compatibility": "additive"}, {"compatibility": "unscaled"}, {"positions": "rotary"}]
+    "switch",
+    [{"compatibility": "additive"}, {"compatibility": "unscaled"}, {"positions": "rotary"}, {"residuals": False}],
 )
-def test_a_model_with_another_equation_is_looked_into_and_its_calculation_is_not_shown(switch: dict[str, str]) -> None:
+def test_a_model_with_another_equation_is_looked_into_and_its_calculation_is_not_shown(switch: dict[str, Any]) -> None:
     found = attention_map(family_translator({"d_ff": 24, "num_layers": 2, "num_heads": 2, **switch}), SOURCE, TARGET)
     for weights_LHTS in found.weights_LHTS.values():
         torch.testing.assert_close(weights_LHTS.sum(dim=-1), torch.ones(weights_LHTS.shape[:-1]))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -14,7 +16,7 @@ from torch.testing import assert_close
 
 from heedful.config.settings import ModelConfig
 from heedful.errors import ConfigError
-from heedful.model.attention import Pairs
+from heedful.model.attention import MultiHeadAttention, Pairs
 from heedful.model.attention_variants import (
     FARTHEST,
     AdditiveAttention,
@@ -22,6 +24,7 @@ from heedful.model.attention_variants import (
     RotaryPositions,
     VariedAttention,
 )
+from heedful.model.layers import EncoderLayer
 from heedful.model.layout import Lengths, make_groups
 from heedful.model.packed import Packed, pack_source, pack_target, shift_right
 from heedful.model.transformer import Transformer
@@ -48,6 +51,18 @@ def new_model(**settings: Any) -> Transformer:
 @pytest.fixture(params=list(SWITCHES.values()), ids=list(SWITCHES))
 def model(request: pytest.FixtureRequest) -> Transformer:
     return new_model(**request.param)
+
+
+def attention_in(model: Transformer, place: str) -> MultiHeadAttention:
+    """The attention of this name."""
+    attention = model.get_submodule(place)
+    assert isinstance(attention, MultiHeadAttention)
+    return attention
+
+
+def summed_gradients(parameters: Iterable[Tensor]) -> Tensor:
+    """The sum of the gradients of these parameters."""
+    return torch.stack([parameter.grad for parameter in parameters if parameter.grad is not None]).sum(dim=0)
 
 
 def same(one: Tensor, two: Tensor) -> None:
@@ -115,7 +130,7 @@ def test_later_targets_do_not_change_earlier_logits(model: Transformer) -> None:
 
 def test_a_switch_changes_what_the_model_computes(model: Transformer) -> None:
     plain = new_model()
-    plain.load_state_dict({name: weight for name, weight in model.state_dict().items() if name in plain.state_dict()})
+    plain.load_state_dict(model.state_dict(), strict=False)
     batch = packed(SOURCE_LENGTHS, TARGET_LENGTHS)
     assert (model(*batch) - plain(*batch)).abs().max() > 1e-3
 
@@ -215,7 +230,74 @@ def test_only_the_distance_counts(kind: type[VariedAttention]) -> None:
     assert (output(0, 2) - output(0, 1)).abs().max() > 1e-3
 
 
+# ------------------------------------------------------------------------------------------- §3.2.2, shared projections
+
+
+@pytest.mark.parametrize(("projections", "shared"), [("shared_qk", ["W_K"]), ("tied_qkv", ["W_K", "W_V"])])
+def test_a_shared_projection_is_a_separate_one_with_the_same_numbers(projections: str, shared: list[str]) -> None:
+    """So is its gradient, the sum of theirs; and it is kept, counted and drawn once."""
+    one, several = new_model(projections=projections), new_model()
+    weights = one.state_dict()
+    assert {name.split(".")[-2] for name in several.state_dict().keys() - weights.keys()} == set(shared)
+    for name in several.state_dict().keys() - weights.keys():
+        weights[name] = weights[".".join([*name.split(".")[:-2], "W_Q.weight"])]
+    several.load_state_dict(weights)
+    batch = packed(SOURCE_LENGTHS, TARGET_LENGTHS)
+    same(logits_and_gradients(one, batch)[0], logits_and_gradients(several, batch)[0])
+    for place in ("encoder.0.self_attention", "decoder.1.cross_attention"):
+        ours, theirs = attention_in(one, place), attention_in(several, place)
+        assert all(getattr(ours, name) is ours.W_Q for name in shared)
+        separate = [theirs.get_parameter(f"{name}.weight") for name in ("W_Q", *shared)]
+        same(summed_gradients([ours.W_Q.weight]), summed_gradients(separate))
+
+
+def test_shared_projections_stay_shared_in_a_copy() -> None:
+    model = new_model(projections="tied_qkv")
+    attention = attention_in(copy.deepcopy(model).float(), "encoder.0.self_attention")
+    assert attention.W_V is attention.W_K is attention.W_Q is not attention_in(model, "encoder.0.self_attention").W_Q
+    assert attention.W_V.weight.dtype == torch.float32
+
+
+# --------------------------------------------------------------------------------- §3.4 and §3.1, embeddings, residuals
+
+
+def test_untied_embeddings_with_the_same_numbers_are_the_tied_one() -> None:
+    untied, tied = new_model(tied_embeddings=False), new_model()
+    weights = untied.state_dict()
+    for name in ("source_VD", "target_VD"):
+        weights[f"embedding.{name}"].copy_(weights["embedding.weight_VD"])
+    tied.load_state_dict({name: weight for name, weight in weights.items() if name in tied.state_dict()})
+    batch = packed(SOURCE_LENGTHS, TARGET_LENGTHS)
+    same(logits_and_gradients(untied, batch)[0], logits_and_gradients(tied, batch)[0])
+    matrices = [untied.embedding.get_parameter(name) for name in ("weight_VD", "source_VD", "target_VD")]
+    same(summed_gradients(matrices), summed_gradients([tied.embedding.weight_VD]))
+    assert all(summed_gradients([matrix]).any() for matrix in matrices)
+
+
+def test_unscaled_embeddings_are_scaled_ones_that_are_shorter_by_the_root_of_d_model() -> None:
+    tokens_T = torch.tensor([3, 5])
+    unscaled, scaled = new_model(scaled_embeddings=False).embedding, new_model().embedding
+    scaled.load_state_dict(unscaled.state_dict())
+    same(unscaled.scaled(tokens_T) * math.sqrt(SMALL.d_model), scaled.scaled(tokens_T))
+    same(unscaled.scaled(tokens_T), unscaled.weight_VD[tokens_T])
+
+
+def test_without_residuals_a_layer_forgets_its_input_where_a_sub_layer_says_nothing() -> None:
+    layout = make_groups(lengths(5), lengths(5), causal=False)
+    for residuals in (False, True):
+        layer = EncoderLayer(msgspec.structs.replace(SMALL, residuals=residuals)).double()
+        torch.nn.init.zeros_(layer.feed_forward.W_2.weight)
+        torch.nn.init.zeros_(layer.feed_forward.W_2.bias)
+        one_TD, two_TD = (layer(torch.randn(5, SMALL.d_model).double(), layout) for _ in range(2))
+        assert torch.equal(one_TD, two_TD) != residuals
+
+
 # ------------------------------------------------------------------------------------------------------------ refusals
+
+
+def test_one_matrix_for_keys_and_values_makes_them_of_one_width() -> None:
+    with pytest.raises(ConfigError, match=r"^model.projections = tied_qkv .* model.d_k = 4 is not model.d_v = 3; make"):
+        ModelConfig(projections="tied_qkv", d_k=4, d_v=3)
 
 
 @pytest.mark.parametrize("positions", ["relative", "rotary"])

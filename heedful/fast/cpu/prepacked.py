@@ -12,17 +12,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from heedful.config.supported_settings import NUMBERS, SupportedSettings, one_of
-from heedful.model.decoding import CachedDecoder, Product, Products
+from heedful.config.supported_settings import SupportedSettings, one_of
+from heedful.model.decoding import CACHED, CachedDecoder, Product, Products
 from heedful.model.interface import Decoder, TranslationModel
 
 PREPACKED = SupportedSettings(  # models whose steps are compared with those of plain products
     "cannot be decoded with prepacked matrices: that takes",
-    {
-        **NUMBERS,
-        "positions": one_of("sinusoidal", "learned", "relative", "rotary", "none"),
-        "compatibility": one_of("scaled", "unscaled", "additive"),
-    },
+    {**CACHED.settings, "positions": one_of("sinusoidal", "learned", "relative", "rotary", "none")},
 )
 
 
