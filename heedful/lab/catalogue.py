@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from heedful.lab.experiment import Experiment, named
 from heedful.lab.smoothing import SMOOTHING
+from heedful.lab.table1 import TABLE1
 from heedful.lab.table3 import TABLE3
 
-EXPERIMENTS = (TABLE3, SMOOTHING)
+EXPERIMENTS = (TABLE1, TABLE3, SMOOTHING)
 ALL = "all"
 
 

@@ -18,7 +18,7 @@ DECLARED_SEEDS = 3
 
 def seconds_here(experiment: Experiment, request: LabRequest) -> float:
     """The declared minutes, scaled by the speed of this machine, the number of seeds, and what --quick leaves out."""
-    share = len(request.seeds) / DECLARED_SEEDS
+    share = 1.0 if experiment.measure else len(request.seeds) / DECLARED_SEEDS
     if request.is_quick and experiment.rows:
         share *= len(experiment.quick) / len(experiment.rows) * QUICK_STEPS / experiment.steps
     return 60 * experiment.minutes * share * _slowness(request.device)
