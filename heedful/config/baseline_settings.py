@@ -5,7 +5,12 @@ Nothing here imports torch.
 
 from __future__ import annotations
 
-from heedful.config.settings import FamilyConfig, ModelConfig, Positive
+from typing import Annotated
+
+from msgspec import Meta
+
+from heedful.config.settings import Count, FamilyConfig, Fraction, ModelConfig, Positive
+from heedful.errors import ConfigError
 
 
 class MixerConfig(ModelConfig, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -26,5 +31,32 @@ class MixerConfig(ModelConfig, frozen=True, forbid_unknown_fields=True, kw_only=
         return self.max_positions
 
 
-BASELINES: dict[str, type[FamilyConfig]] = {"mixer": MixerConfig}
+class ByteNetConfig(FamilyConfig, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """ByteNet (Kalchbrenner 2016): sets of residual blocks, each with the dilations 1, 2, 4, …
+
+    The convolutions have half as many channels as `d_model`, which is 2d in the paper.
+    """
+
+    family: str = "bytenet"
+    kernel: Positive = 3
+    dilations: Annotated[int, Meta(ge=1, le=20)] = 5  # in a set: up to 16
+    sets: Positive = 6  # in the encoder, and in the decoder
+    dropout: Fraction = 0.1
+    length_ratio: Annotated[float, Meta(ge=1.0, le=1e3)] = 1.2  # a: the encoder's output has a |s| + b places
+    length_extra: Count = 8  # b
+
+    def __post_init__(self) -> None:
+        if self.d_model % 2:
+            raise ConfigError(
+                f"model.d_model = {self.d_model} is odd, and the convolutions of model.family = bytenet have half as "
+                f"many channels; take {self.d_model + 1}"
+            )
+        if self.kernel % 2 == 0:
+            raise ConfigError(
+                f"model.kernel = {self.kernel} is even, and the encoder of model.family = bytenet looks as far to one "
+                f"side as to the other; take {self.kernel + 1}"
+            )
+
+
+BASELINES: dict[str, type[FamilyConfig]] = {"mixer": MixerConfig, "bytenet": ByteNetConfig}
 """By `model.family`, which is also the name of the module in `baselines/`."""

@@ -26,6 +26,8 @@ TEXT = ROOT / "tests" / "fixtures" / "c282dc1" / "text"
 SMALL: dict[str, dict[str, Any]] = {
     "transformer": {"num_layers": 2, "num_heads": 2, "d_ff": 24},
     "mixer": {"num_layers": 2, "num_heads": 2, "d_ff": 24, "token_width": 12, "max_positions": 40},
+    "bytenet": {"sets": 2, "dilations": 2},
+    "bytenet beyond its unfolded length": {"sets": 1, "dilations": 3, "length_ratio": 1.0, "length_extra": 0},
 }
 """By name: the settings of small models; the part of a name before the first space is the family."""
 VOCAB = 50
