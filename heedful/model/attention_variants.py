@@ -1,7 +1,8 @@
 """Attention as a layer has it: equation 1, or what experiments put in its place; docs/paper.md lists it.
 
-`model.compatibility`, `model.positions` and `model.projections` choose. What is not equation 1 computes all weights and
-needs memory for them; torch's own kernel for equation 1 does not. Nothing here knows tokens.
+The settings `compatibility`, `positions`, `projections`, `attention_radius` and `attention_dropout` choose. What is not
+equation 1 computes all weights and needs memory for them; torch's own kernel for equation 1 does not. Nothing here
+knows tokens.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 
 from heedful.config.settings import ModelConfig
 from heedful.model.attention import CrossAttention, Equation1, MultiHeadAttention, Pairs, SelfAttention, layout_mask
+from heedful.model.dropout import Dropout
 from heedful.model.embedding import SinusoidalPositions
 from heedful.model.layout import Groups, Layout, grouped_attention
 
@@ -32,27 +34,27 @@ def new_self_attention(config: ModelConfig) -> SelfAttention:
 
 def new_cross_attention(config: ModelConfig) -> CrossAttention:
     """Attention over the encoder's output, whose positions are those of another sentence."""
-    return _with_shared_matrices(CrossAttention(config, _equation(config)), config)
+    return _with_shared_matrices(CrossAttention(config, _equation(config, radius=0)), config)
 
 
 def _equation_with_positions(config: ModelConfig) -> Equation1:
     match config.positions:
         case "relative":
-            return RelativePositions(config)
+            return RelativePositions(config, config.attention_radius)
         case "rotary":
-            return RotaryPositions(config)
+            return RotaryPositions(config, config.attention_radius)
         case _:
-            return _equation(config)
+            return _equation(config, config.attention_radius)
 
 
-def _equation(config: ModelConfig) -> Equation1:
+def _equation(config: ModelConfig, radius: int) -> Equation1:
     match config.compatibility:
         case "additive":
-            return AdditiveAttention(config)
-        case "unscaled":
-            return VariedAttention(config)
-        case _:
+            return AdditiveAttention(config, radius)
+        case "scaled" if not radius and not config.attention_dropout:
             return Equation1(config)
+        case _:
+            return VariedAttention(config, radius)
 
 
 def _with_shared_matrices(attention: A, config: ModelConfig) -> A:
@@ -64,11 +66,15 @@ def _with_shared_matrices(attention: A, config: ModelConfig) -> A:
 
 
 class VariedAttention(Equation1):
-    """Equation 1 without √d_k if `model.compatibility` is not scaled; its parts are what others vary."""
+    """Equation 1 with what settings change: without √d_k, with some weights dropped, of near keys alone.
 
-    def __init__(self, config: ModelConfig) -> None:
+    With `model.attention_radius` = r a query sees the keys from r positions before it to r after it (§4).
+    """
+
+    def __init__(self, config: ModelConfig, radius: int = 0) -> None:
         super().__init__(config)
         self.divisor = math.sqrt(config.head_d_k) if config.compatibility == "scaled" else 1.0
+        self.radius, self.dropout = radius, Dropout(config.attention_dropout)
 
     def attend(self, query_THK: Tensor, key_SHK: Tensor, value_SHK: Tensor, layout: Layout) -> Tensor:
         assert isinstance(layout, Groups), "other layouts belong to kernels, which know equation 1 alone"
@@ -104,12 +110,22 @@ class VariedAttention(Equation1):
         query_HLK = self.turned(query_HLK, pairs.query_position_L, pairs.longest) / self.divisor
         key_HMK = self.turned(key_HMK, pairs.key_position_M, pairs.longest)
         scores_HLM = self.scores(query_HLK, key_HMK, pairs).masked_fill(~mask_LM, -math.inf)
-        weights_HLM = scores_HLM.softmax(dim=-1).masked_fill(~mask_LM, 0.0)
-        return self.values(weights_HLM, value_HMK, pairs), weights_HLM
+        weights_HLM = scores_HLM.softmax(dim=-1).masked_fill(scores_HLM == -math.inf, 0.0)
+        return self.values(self.dropout(weights_HLM), value_HMK, pairs), weights_HLM
 
     def turned(self, x_HLK: Tensor, position_L: Tensor, longest: int) -> Tensor:
         """What queries and keys become by where they stand."""
         return x_HLK
+
+    def scores(self, query_HLK: Tensor, key_HMK: Tensor, pairs: Pairs | None) -> Tensor:
+        scores_HLM = self.compatibility(query_HLK, key_HMK, pairs)
+        if not self.radius:
+            return scores_HLM
+        return scores_HLM.masked_fill(_distances(pairs).abs() > self.radius, -math.inf)
+
+    def compatibility(self, query_HLK: Tensor, key_HMK: Tensor, _: Pairs | None) -> Tensor:
+        """How well queries and keys go together."""
+        return query_HLK @ key_HMK.mT
 
 
 def _pairs(layout: Layout, num_queries: int, num_keys: int) -> Pairs:
@@ -132,11 +148,11 @@ class AdditiveAttention(VariedAttention):
     W and U are the matrices W_Q and W_K, and each head has a v of its own.
     """
 
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__(config)
+    def __init__(self, config: ModelConfig, radius: int = 0) -> None:
+        super().__init__(config, radius)
         self.v_HK = nn.Parameter(torch.empty(config.num_heads, config.head_d_k))
 
-    def scores(self, query_HLK: Tensor, key_HMK: Tensor, _: Pairs | None) -> Tensor:
+    def compatibility(self, query_HLK: Tensor, key_HMK: Tensor, _: Pairs | None) -> Tensor:
         hidden_HLMK = (query_HLK.unsqueeze(-2) + key_HMK.unsqueeze(-3)).tanh()
         return (hidden_HLMK @ self.v_HK[:, None, :, None]).squeeze(-1)
 
@@ -147,13 +163,13 @@ class RelativePositions(VariedAttention):
     Score: q · (k + a_K[distance]) / √d_k. Output: Σ weight · (v + a_V[distance]). Each head has vectors of its own.
     """
 
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__(config)
+    def __init__(self, config: ModelConfig, radius: int = 0) -> None:
+        super().__init__(config, radius)
         num_distances = 2 * FARTHEST + 1
         self.key_HBK = nn.Parameter(torch.empty(config.num_heads, num_distances, config.head_d_k))
         self.value_HBK = nn.Parameter(torch.empty(config.num_heads, num_distances, config.head_d_v))
 
-    def scores(self, query_HLK: Tensor, key_HMK: Tensor, pairs: Pairs | None) -> Tensor:
+    def compatibility(self, query_HLK: Tensor, key_HMK: Tensor, pairs: Pairs | None) -> Tensor:
         scores_HLM = query_HLK @ key_HMK.mT
         of_distances_HLB = query_HLK @ self.key_HBK.mT
         return scores_HLM + of_distances_HLB.gather(-1, _distance_numbers(pairs, scores_HLM))
@@ -165,8 +181,12 @@ class RelativePositions(VariedAttention):
 
 
 def _distance_numbers(pairs: Pairs | None, like_HLM: Tensor) -> Tensor:
-    assert pairs is not None, "relative positions are compared within a sentence"
-    return (pairs.distance_LM.clamp(-FARTHEST, FARTHEST) + FARTHEST).expand_as(like_HLM)
+    return (_distances(pairs).clamp(-FARTHEST, FARTHEST) + FARTHEST).expand_as(like_HLM)
+
+
+def _distances(pairs: Pairs | None) -> Tensor:
+    assert pairs is not None, "positions are compared within a sentence"
+    return pairs.distance_LM
 
 
 class RotaryPositions(VariedAttention):
@@ -175,8 +195,8 @@ class RotaryPositions(VariedAttention):
     Columns 2i and 2i + 1 are turned by pos / 10000^(2i/d_k), so that a score depends on positions by their distance.
     """
 
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__(config)
+    def __init__(self, config: ModelConfig, radius: int = 0) -> None:
+        super().__init__(config, radius)
         self.angles = SinusoidalPositions(config.head_d_k)
 
     def turned(self, x_HLK: Tensor, position_L: Tensor, longest: int) -> Tensor:

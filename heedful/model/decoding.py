@@ -36,6 +36,8 @@ CACHED = SupportedSettings(
         "positions": anything,
         "compatibility": anything,
         "projections": anything,
+        "attention_radius": anything,
+        "attention_dropout": anything,  # nothing is dropped
         "tied_embeddings": anything,
         "scaled_embeddings": anything,
         "residuals": anything,

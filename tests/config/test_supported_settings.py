@@ -148,6 +148,14 @@ def test_exports_and_kernels_refuse_the_switches_of_experiments_by_name(switch: 
     assert refused.setting.removeprefix("model.") in switch
 
 
+def test_dropout_of_attention_keeps_kernels_from_training_and_nothing_from_being_exported() -> None:
+    model = ModelConfig(attention_dropout=0.1)
+    assert KERNELS.reason(model).startswith("model.attention_dropout = 0.1 cannot be computed by our kernels")
+    assert {name for name, settings in LISTS.items() if settings.unsupported(model) is None} == LISTS.keys() - {
+        "kernels"
+    }
+
+
 def test_heads_too_wide_for_the_kernels_are_named() -> None:
     assert KERNELS.unsupported(ModelConfig(d_k=128, d_v=128)) is None
     assert KERNELS.reason(ModelConfig(d_v=129)).endswith(

@@ -258,6 +258,73 @@ def test_shared_projections_stay_shared_in_a_copy() -> None:
     assert attention.W_V.weight.dtype == torch.float32
 
 
+# ------------------------------------------------------------------------------------ §4, restricted self-attention
+
+
+def test_a_radius_hides_what_is_farther_away_and_one_that_is_long_enough_hides_nothing() -> None:
+    query_THK, key_SHK, value_SHK = random_attention(9, 9)
+    for causal in (False, True):
+        layout = make_groups(lengths(9), lengths(9), causal=causal)
+        restricted, wide = (VariedAttention(HEADS, radius) for radius in (2, 8))
+        same(wide.attend(query_THK, key_SHK, value_SHK, layout), layout.attend(query_THK, key_SHK, value_SHK))
+        _, weights_HTS = restricted.with_weights(query_THK, key_SHK, value_SHK, layout)
+        sees_TS = torch.ones(9, 9, dtype=torch.bool).triu(-2).tril(0 if causal else 2)
+        assert torch.equal(weights_HTS > 0, sees_TS.expand(2, 9, 9))
+
+
+def test_a_radius_restricts_self_attention_alone() -> None:
+    model = new_model(attention_radius=1)
+    with model.recorded_attention() as recorders:
+        model(*packed((7,), (6,)))
+    for kind, seen in {"encoder": 3, "decoder": 2, "cross": 7}.items():
+        weights_HTS = recorders[kind][0].weights[0]
+        assert int((weights_HTS > 0).sum(dim=-1).max()) == seen, kind
+
+
+# ------------------------------------------------------------------------------------------ §6.3, dropout of attention
+
+
+def test_attention_dropout_drops_weights_by_the_seed_and_in_training_alone() -> None:
+    model, plain = new_model(attention_dropout=0.3), new_model()
+    plain.load_state_dict(model.state_dict())
+    batch = packed(SOURCE_LENGTHS, TARGET_LENGTHS)
+    same(model(*batch), plain(*batch))
+    model.train()
+    drawn = []
+    for seed in (1, 1, 2):
+        torch.manual_seed(seed)
+        drawn.append(model(*batch))
+    assert torch.equal(drawn[0], drawn[1])
+    assert (drawn[0] - drawn[2]).abs().max() > 1e-3
+
+
+def test_with_all_weights_dropped_attention_says_nothing() -> None:
+    """In all three uses; dropped are the weights, so that what remains of an output has been scaled up."""
+    model = new_model(attention_dropout=0.5).train()
+    places = [module for module in model.modules() if isinstance(module, VariedAttention)]
+    assert len(places) == 3 * SMALL.num_layers
+    query_THK, key_SHK, value_SHK = random_attention(9, 9)
+    layout = make_groups(lengths(9), lengths(9), causal=False)
+    for dropped in places:
+        output_THK = dropped.attend(query_THK, key_SHK, torch.ones_like(value_SHK), layout)
+        weights_HTS = dropped.with_weights(query_THK, key_SHK, value_SHK, layout)[1]
+        same(weights_HTS.sum(dim=-1), torch.ones(2, 9).double())
+        assert 0.5 < output_THK.mean() < 1.5
+        assert output_THK.std() > 0.1
+        dropped.dropout.p = 1.0
+        assert not dropped.attend(query_THK, key_SHK, value_SHK, layout).any()
+
+
+def test_without_attention_dropout_nothing_is_drawn_for_it() -> None:
+    """Nor by a variant of attention, whose weights might be dropped."""
+    batch = packed(SOURCE_LENGTHS, TARGET_LENGTHS)
+    for settings in ({}, {"compatibility": "additive"}, {"attention_radius": 2}):
+        model = new_model(**settings).train()
+        state = torch.get_rng_state()
+        model(*batch)
+        assert torch.equal(torch.get_rng_state(), state), settings
+
+
 # --------------------------------------------------------------------------------- §3.4 and §3.1, embeddings, residuals
 
 

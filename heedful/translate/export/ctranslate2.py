@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from heedful.config.optional_packages import install_line
 from heedful.config.settings import FamilyConfig
-from heedful.config.supported_settings import NUMBERS, SupportedSettings, one_of, share_of_d_model
+from heedful.config.supported_settings import NUMBERS, SupportedSettings, anything, one_of, share_of_d_model
 from heedful.data.atomic import explained, new_folder
 from heedful.data.tokenizer import Tokenizer
 from heedful.errors import CheckpointError, ConfigError, DeviceError
@@ -37,6 +37,7 @@ CTRANSLATE2 = SupportedSettings(
         "d_k": share_of_d_model,
         "d_v": share_of_d_model,
         "positions": one_of("sinusoidal", "learned"),
+        "attention_dropout": anything,  # nothing is dropped
     },
     remedy="; use the torch engine",
 )

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from heedful.config.settings import DecodeConfig, ModelConfig
-from heedful.config.supported_settings import NUMBERS, SupportedSettings, one_of, share_of_d_model
+from heedful.config.supported_settings import NUMBERS, SupportedSettings, anything, one_of, share_of_d_model
 from heedful.data.atomic import explained, new_folder
 from heedful.data.tokenizer import Tokenizer
 from heedful.errors import CheckpointError
@@ -31,7 +31,13 @@ MAX_POSITIONS = 1024
 PAD, PAD_BIAS = "<pad>", -1e9
 MARIAN = SupportedSettings(
     "cannot be exported: Marian takes",
-    {**NUMBERS, "d_k": share_of_d_model, "d_v": share_of_d_model, "positions": one_of("sinusoidal")},
+    {
+        **NUMBERS,
+        "d_k": share_of_d_model,
+        "d_v": share_of_d_model,
+        "positions": one_of("sinusoidal"),
+        "attention_dropout": anything,
+    },
 )
 
 
@@ -102,7 +108,7 @@ def marian_config(config: ModelConfig, vocab_size: int) -> dict[str, Any]:
         "encoder_ffn_dim": config.d_ff,
         "decoder_ffn_dim": config.d_ff,
         "dropout": config.dropout,
-        "attention_dropout": 0.0,
+        "attention_dropout": config.attention_dropout,
         "activation_dropout": 0.0,
         "activation_function": "relu",
         "scale_embedding": True,
