@@ -40,7 +40,7 @@ BEGINNINGS = (
 
 
 def refuse_by_name(path: Path, unpacked: Path) -> None:
-    """Refuse a file by its name; `unpacked` is the name without .gz or .xz."""
+    """Refuse a file by its name; `unpacked` is the name without .gz, .xz or .zst."""
     suffix = unpacked.suffix.lower()
     if kind := SUFFIXES.get(suffix):
         raise _not_plain(str(path), f"{kind} ({suffix})")

@@ -7,11 +7,12 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from io import BufferedReader, RawIOBase
+from io import BufferedReader, RawIOBase, TextIOWrapper
 from pathlib import Path
 from typing import TextIO, cast
 
 from heedful.data.atomic import explained, new_files
+from heedful.data.compression import packed_writer, refuse_missing_library
 from heedful.data.not_plain_text import refuse_by_content
 from heedful.data.text_files import decode_lines, read_lines
 from heedful.errors import DataError
@@ -21,7 +22,7 @@ BURST = 4096
 
 
 def input_lines(path: Path) -> Iterator[str]:
-    """The lines of a file (.gz and .xz too), or of stdin for `-`, as they come."""
+    """The lines of a file (.gz, .xz and .zst too), or of stdin for `-`, as they come."""
     return _stdin_lines() if path == STDIN else read_lines(path)
 
 
@@ -75,16 +76,17 @@ def _read_into(ready: queue.Queue[str | BaseException], lines: Iterator[str]) ->
 
 @contextmanager
 def output_file(path: Path | None) -> Iterator[TextIO]:
-    """Text to stdout (None or `-`), or to a file, whole or not at all; a pipe or a device is written into directly."""
+    """Text to stdout (None or `-`), or to a file, whole or not at all and compressed as its name says; not to a pipe."""
     if path is None or path == STDOUT:
         yield _stdout()
         sys.stdout.flush()
         return
     with ExitStack() as stack:
         stack.enter_context(explained(path, DataError))
-        if not _is_special(path):
-            (path,) = stack.enter_context(new_files([path.resolve()]))
-        yield stack.enter_context(path.open("w", encoding="utf-8", newline="\n"))
+        refuse_missing_library(path)
+        written = path if _is_special(path) else stack.enter_context(new_files([path.resolve()]))[0]
+        packed = stack.enter_context(packed_writer(written, path))
+        yield stack.enter_context(TextIOWrapper(packed, encoding="utf-8", newline="\n"))
 
 
 def _stdout() -> TextIO:

@@ -1,29 +1,26 @@
 """Parallel text files → sentence pairs (§5.1 of the paper).
 
-Line n of a source file and line n of its target file are one pair; or both stand in one TSV. Files are plain, .gz or
-.xz, and are streamed: memory does not grow with the corpus. Lines end at \\n alone; a \\r before it and a byte order
+Line n of a source file and line n of its target file are one pair; or both stand in one TSV. Files are plain, .gz, .xz
+or .zst, and are streamed: memory does not grow with the corpus. Lines end at \\n alone; a \\r before it and a byte order
 mark at the start of a file belong to the file and not to its text. This module knows nothing of tokens.
 """
 
 import codecs
 import hashlib
 import re
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from gzip import GzipFile
 from io import BufferedReader
 from itertools import chain, zip_longest
-from lzma import LZMAError, LZMAFile
 from pathlib import Path
 
+from heedful.data.compression import UNREADABLE, open_unpacked
+from heedful.data.compression import uncompressed as uncompressed
 from heedful.data.not_plain_text import SUFFIXES, refuse_by_content, refuse_by_name
 from heedful.errors import DataError, counted
 
-_COMPRESSED = (".gz", ".xz")
 _BLOCK_BYTES = 2**20
-_UNREADABLE = (OSError, EOFError, zlib.error, LZMAError)
 
 # de, pt-BR, zh_Hans, zh-Hant-TW, es-419
 _CODE = "[A-Za-z]{2,3}(?:[-_](?:[A-Z]{2}|[A-Z][a-z]{3}|[0-9]{3})){0,2}"
@@ -55,14 +52,14 @@ def read_pairs(source_files: Sequence[Path], target_files: Sequence[Path]) -> It
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    """The lines of a plain, .gz or .xz file in UTF-8, without their line ends."""
+    """The lines of a plain or compressed file in UTF-8, without their line ends."""
     with _open(path) as file:
         yield from decode_lines(file, str(path))
 
 
-def decode_lines(raw_lines: Iterable[bytes], name: str) -> Iterator[str]:
-    """Lines as they were read → text without line ends and byte order mark; `name` is for error messages."""
-    for number, raw in enumerate(raw_lines, start=1):
+def decode_lines(raw_lines: Iterable[bytes], name: str, *, first: int = 1) -> Iterator[str]:
+    """Lines as they were read → text without line ends and byte order mark; name and number are for error messages."""
+    for number, raw in enumerate(raw_lines, start=first):
         yield _decode(raw if number > 1 else raw.removeprefix(codecs.BOM_UTF8), name, number)
 
 
@@ -122,11 +119,6 @@ def text_digest(path: Path) -> tuple[int, str]:
     return num_lines + (last != b"\n"), digest.hexdigest()
 
 
-def uncompressed(path: Path) -> Path:
-    """The name without .gz or .xz."""
-    return path.with_suffix("") if path.suffix.lower() in _COMPRESSED else path
-
-
 def refuse_odd_names(names: Iterable[str]) -> None:
     """Refuse names that are not UTF-8: config.toml, safetensors and cards cannot hold them."""
     for name in names:
@@ -174,24 +166,11 @@ def _open(path: Path) -> Iterator[BufferedReader]:
     """The bytes of a plain text file, unpacked."""
     refuse_by_name(path, uncompressed(path))
     try:
-        with _unpacked(path) as file:
+        with open_unpacked(path) as file:
             refuse_by_content(str(path), file.peek())
             yield file
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise _unreadable(path, error) from error
-
-
-def _unpacked(path: Path) -> BufferedReader:
-    # The compressed files' own readline is Python code; a buffer in front of them splits lines in C.
-    match path.suffix.lower():
-        case ".gz":
-            return BufferedReader(GzipFile(path))
-        case ".xz":
-            return BufferedReader(LZMAFile(path))
-        case ".bz2" | ".zst" | ".zip" as kind:
-            raise DataError(f"{path}: {kind} is not read; unpack the file, or pack it as .gz or .xz")
-        case _:
-            return path.open("rb")
 
 
 def _decode(raw: bytes, name: str, number: int) -> str:

@@ -31,7 +31,7 @@ WINDOW_SECONDS = 5.0  # and twice as many each time until a window takes this lo
 
 
 class Sampling(Struct, frozen=True, forbid_unknown_fields=True):
-    """How tokens are drawn. A draw depends on the seed and on the request's number in the stream."""
+    """How tokens are drawn. A draw depends on the seed and on the request's number."""
 
     temperature: Annotated[float, Meta(gt=0.0, le=1e6)] = 1.0  # below 1, likely tokens become likelier
     top_k: Count = 0  # draw from this many of the likeliest tokens; 0: from all
@@ -59,10 +59,14 @@ class SearchOptions(DecodeConfig, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One sentence to translate, and the tokens that its translation must begin with."""
+    """One sentence to translate, and the tokens that its translation must begin with.
+
+    Samples are drawn by its number; without one, by its place in the stream.
+    """
 
     source_ids: Sequence[int]
     prefix_ids: Sequence[int] = ()
+    number: int | None = None
 
 
 Windows: TypeAlias = Iterable[Sequence[Request]]
@@ -89,9 +93,9 @@ def length_limit(request: Request, options: SearchOptions, *, position_limit: in
     return limit
 
 
-def windows(items: Iterable[Item]) -> Iterator[list[Item]]:
-    """The items in lists that grow as long as the caller asks for the next one soon."""
-    stream, size = iter(items), FIRST_WINDOW
+def windows(items: Iterable[Item], *, first: int = FIRST_WINDOW) -> Iterator[list[Item]]:
+    """The items in lists, `first` items at first, that grow as long as the caller asks for the next one soon."""
+    stream, size = iter(items), first
     while window := list(islice(stream, size)):
         begin = perf_counter()
         yield window

@@ -248,14 +248,15 @@ class _LengthGroup:
             self._keep([slot for slot, tenant in enumerate(self.tenants) if tenant is not None])
 
     def _admit(self, slots: list[int]) -> None:
-        numbers, requests = zip(*[self.waiting.popleft() for _ in slots], strict=True)
+        arrived = [self.waiting.popleft() for _ in slots]
+        numbers, requests = zip(*arrived, strict=True)
         memories, longest = self.engine.encode([request.source_ids for request in requests])
         self.states.admit(memories, slots, longest)
         newcomers = new_beams(
             self.rule,
             [self.engine.max_length(request, self.options) for request in requests],
             prefixes=[request.prefix_ids for request in requests],
-            indices=numbers,
+            indices=[place if request.number is None else request.number for place, request in arrived],
             like=self.like,
         )
         self.search.admit(slots, newcomers)

@@ -18,7 +18,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, islice, repeat, tee, zip_longest
+from itertools import chain, count, islice, repeat, tee, zip_longest
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -36,10 +36,11 @@ from heedful.model.device import choose_device
 from heedful.model.interface import TranslationModel
 from heedful.model.registry import register
 from heedful.translate.best_combinations import best_combinations
-from heedful.translate.engine import Engine, Request, SearchOptions, length_limit, windows
+from heedful.translate.engine import FIRST_WINDOW, Engine, Request, SearchOptions, length_limit, windows
 from heedful.translate.open_engine import ENGINES, open_engine
 from heedful.translate.search import Hypothesis
 
+PART_STEP = 2**40  # between the numbers of the parts of a line, which samples follow from; more than any input's lines
 FEW_TEXTS = 16  # fewer are encoded one by one
 _NONE: Any = object()  # fills up for lines, or prefixes, that have come to an end before the others
 
@@ -143,11 +144,14 @@ class _Line(NamedTuple):
     parts: tuple[TextPart, ...]
     is_cut: bool
     prefix_ids: Sequence[int]
+    number: int  # in the whole input, from 0
 
     @property
     def requests(self) -> list[Request]:
-        """What the engine is asked for."""
-        return [Request(part.ids, () if place else self.prefix_ids) for place, part in enumerate(self.parts)]
+        """What the engine is asked for. Samples follow from the number of the line and that of the part in it."""
+        prefixes = chain([self.prefix_ids], repeat(()))
+        numbers = count(self.number, PART_STEP)
+        return [Request(part.ids, *rest) for part, *rest in zip(self.parts, prefixes, numbers, strict=False)]
 
 
 class Translator:
@@ -226,23 +230,26 @@ class Translator:
         options: SearchOptions | None = None,
         prefixes: Iterable[str] | None = None,
         split: bool = True,
+        first_line: int = 0,
+        first_window: int = FIRST_WINDOW,
     ) -> Iterator[Translation]:
         """The same as a stream.
 
         A translation begins with its prefix: its first sentence does. A line is not split whose prefix has more
-        sentences than one.
+        sentences than one. `first_line` lines of the whole input stand before these: samples follow from a line's
+        number. The first result waits for the first window of lines.
         """
         if isinstance(lines, str) or isinstance(prefixes, str):
             raise TypeError("lines, and prefixes, are several texts; put the text in brackets: [text]")
         if options is not None and not isinstance(options, SearchOptions):
             raise TypeError(f"options are SearchOptions, such as SearchOptions(beam_size=8), not {options!r}")
-        return self._stream(lines, options or self.options, prefixes, split)
+        numbered = enumerate(_with_prefixes(lines, prefixes), first_line)
+        return self._stream(windows(numbered, first=first_window), options or self.options, split)
 
     def _stream(
-        self, lines: Iterable[str], options: SearchOptions, prefixes: Iterable[str] | None, split: bool
+        self, numbered: Iterable[Sequence[tuple[int, tuple[str, str]]]], options: SearchOptions, split: bool
     ) -> Iterator[Translation]:
-        numbered = enumerate(_with_prefixes(lines, prefixes), 1)
-        read, ahead = tee(self._read(window, options, split) for window in windows(numbered))
+        read, ahead = tee(self._read(window, options, split) for window in numbered)
         requests = ([request for line in window for request in line.requests] for window in ahead)
         found = self.engine.translate_windows(requests, options)
         for line in chain.from_iterable(read):
@@ -282,8 +289,8 @@ class Translator:
         ids = iter(self._encoded(list(chain.from_iterable(segments))))
         lines = []
         for (number, (text, prefix)), each in zip(window, segments, strict=True):
-            line = self._line(text.rstrip("\r\n"), prefix, each, ids)
-            _check_prefix(line, options, number)
+            line = self._line(number, text.rstrip("\r\n"), prefix, each, ids)
+            _check_prefix(line, options)
             lines.append(line)
         return lines
 
@@ -293,13 +300,13 @@ class Translator:
             return [text]
         return sentences(text, self.source_language)
 
-    def _line(self, source: str, prefix: str, segments: Sequence[str], ids: Iterator[list[int]]) -> _Line:
+    def _line(self, number: int, source: str, prefix: str, segments: Sequence[str], ids: Iterator[list[int]]) -> _Line:
         """A line in parts; `ids` gives those of its segments next."""
         cut = [self.cutter.parts(segment, next(ids)) for segment in segments]
         first, *others = cut or [()]
         parts = [*first, *chain.from_iterable(_after_a_space(each) for each in others)]
         prefix_ids = self.tokenizer.encode(one_line(prefix)) if prefix else ()
-        return _Line(source, tuple(parts), any(len(each) > 1 for each in cut), prefix_ids)
+        return _Line(source, tuple(parts), any(len(each) > 1 for each in cut), prefix_ids, number)
 
     def _encoded(self, texts: Sequence[str]) -> list[list[int]]:
         if len(texts) < FEW_TEXTS:
@@ -376,13 +383,13 @@ def _uneven(number: int, fewer: str, more: str) -> str:
     )
 
 
-def _check_prefix(line: _Line, options: SearchOptions, number: int) -> None:
+def _check_prefix(line: _Line, options: SearchOptions) -> None:
     """As the engine will, which does not know the line's number."""
     try:
         for request in line.requests if line.prefix_ids else ():
             length_limit(request, options, position_limit=sys.maxsize)
     except DataError as error:
-        raise DataError(f"line {number}: {error}") from None
+        raise DataError(f"line {line.number + 1}: {error}") from None
 
 
 def _blank(line: _Line) -> Translation:

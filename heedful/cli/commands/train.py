@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Train from aligned text files, or go on.")
 @options.recipe
-@click.option("-s", "--source", type=FILE, multiple=True, help="Training text, one sentence a line (.gz, .xz); or TSV.")
+@click.option(
+    "-s", "--source", type=FILE, multiple=True, help="Training text, one sentence a line (.gz, .xz, .zst); or TSV."
+)
 @click.option("-t", "--target", type=FILE, multiple=True, help="Its translation, line by line.")
 @click.option("--valid-source", type=FILE, multiple=True, help="Text to validate on.")
 @click.option("--valid-target", type=FILE, multiple=True, help="Its translation.")
