@@ -17,9 +17,10 @@ from rich.text import Text
 
 from heedful.cli.messages import forgiving_stderr, say
 from heedful.config.settings import Config
-from heedful.errors import counted
+from heedful.errors import about, counted
 from heedful.train.loop import CheckpointRecord, EndRecord, PaceRecord, Record, Scores, StepRecord, ValidationRecord
 
+LIVE_SECONDS, MINUTE = 0.5, 60.0  # between two looks at the pace, on a terminal and elsewhere
 PLAIN_STEPS, QUIET_SECONDS = 100, 10.0  # a line after this many steps, or after this time
 ENDINGS = {
     "steps": "trained {steps}",
@@ -68,6 +69,35 @@ def pace_line(record: PaceRecord, steps: int) -> str:
     """How far a slow start is."""
     pace, left = f"{record.seconds_per_step:.1f} s a step", duration(record.seconds_left)
     return f"step {record.step:>7,}/{steps:,}  {pace}  {left} left on this machine"
+
+
+class Pace:
+    """How far work on many things is: on a terminal in a line that changes, elsewhere in a line a minute."""
+
+    def __init__(self, total: int | None, thing: str) -> None:
+        self.total, self.thing, self.done = total, thing, 0
+        self.begin = self.last = time.monotonic()
+        self.is_live = sys.stderr is not None and sys.stderr.isatty()
+
+    def add(self, count: int) -> None:
+        """So many more are done."""
+        self.done += count
+        now = time.monotonic()
+        if now - self.last >= (LIVE_SECONDS if self.is_live else MINUTE):
+            self.last = now
+            print(
+                f"\r{self.line(now)}\x1b[K" if self.is_live else self.line(now),
+                end="" if self.is_live else "\n",
+                file=forgiving_stderr(),
+                flush=True,
+            )
+
+    def line(self, now: float) -> str:
+        """How many, how fast, and how long it takes where that is known."""
+        rate = self.done / max(now - self.begin, 1e-3)
+        of = f" of {self.total:,}" if self.total is not None else ""
+        left = f", {about((self.total - self.done) / rate)} left" if self.total is not None and rate else ""
+        return f"{self.done:,}{of} {self.thing}s, {rate:,.1f} {self.thing}s/s{left}"
 
 
 class PlainDisplay:

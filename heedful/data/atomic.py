@@ -213,14 +213,16 @@ def _old(folder: Path) -> Path:
 
 
 @contextmanager
-def held(path: Path, in_use: HeedfulError) -> Iterator[None]:
+def held(path: Path, in_use: HeedfulError, *, shared: bool = False) -> Iterator[None]:
     """Hold a lock file, which is made if it is missing; raise `in_use` if another process holds it.
+
+    Several may hold it `shared`, and nobody else then.
 
     The operating system releases it when the process ends, however it ends. Its holder may remove the file last. A
     file system without locks, as some networks have, is an OSError.
     """
-    with open(path, "a") as file:
-        if not _lock(file.fileno(), path, fcntl.LOCK_EX | fcntl.LOCK_NB):
+    with open(path, "a+") as file:
+        if not _lock(file.fileno(), path, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB):
             raise in_use
         yield
 

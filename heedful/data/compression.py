@@ -58,9 +58,9 @@ def packed_writer(path: Path, name: Path) -> Iterator[IO[bytes]]:
     with path.open("wb") as file:
         match name.suffix.lower():
             case ".gz":
-                writer: IO[bytes] = GzipFile(filename="", mode="wb", fileobj=file, mtime=0)
+                writer: Any = GzipFile(filename="", mode="wb", fileobj=file, mtime=0)
             case ".xz":
-                writer = LZMAFile(file, "wb")
+                writer = LZMAFile(file, "wb")  # noqa: SIM115
             case ".zst":
                 writer = _zstandard(name).ZstdCompressor().stream_writer(file, closefd=False)
             case _:

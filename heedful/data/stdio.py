@@ -76,7 +76,7 @@ def _read_into(ready: queue.Queue[str | BaseException], lines: Iterator[str]) ->
 
 @contextmanager
 def output_file(path: Path | None) -> Iterator[TextIO]:
-    """Text to stdout (None or `-`), or to a file, whole or not at all and compressed as its name says; not to a pipe."""
+    """Text to stdout (None or `-`), or to a file, whole or not at all, compressed as its name says. A pipe stays."""
     if path is None or path == STDOUT:
         yield _stdout()
         sys.stdout.flush()

@@ -1,8 +1,8 @@
 """Parallel text files → sentence pairs (§5.1 of the paper).
 
 Line n of a source file and line n of its target file are one pair; or both stand in one TSV. Files are plain, .gz, .xz
-or .zst, and are streamed: memory does not grow with the corpus. Lines end at \\n alone; a \\r before it and a byte order
-mark at the start of a file belong to the file and not to its text. This module knows nothing of tokens.
+or .zst, and are streamed: memory does not grow with the corpus. Lines end at \\n alone; a \\r before it and a byte
+order mark at the start of a file belong to the file and not to its text. This module knows nothing of tokens.
 """
 
 import codecs
@@ -53,8 +53,20 @@ def read_pairs(source_files: Sequence[Path], target_files: Sequence[Path]) -> It
 
 def read_lines(path: Path) -> Iterator[str]:
     """The lines of a plain or compressed file in UTF-8, without their line ends."""
-    with _open(path) as file:
+    with open_text(path) as file:
         yield from decode_lines(file, str(path))
+
+
+@contextmanager
+def open_text(path: Path) -> Iterator[BufferedReader]:
+    """The bytes of a plain text file, unpacked."""
+    refuse_by_name(path, uncompressed(path))
+    try:
+        with open_unpacked(path) as file:
+            refuse_by_content(str(path), file.peek())
+            yield file
+    except UNREADABLE as error:
+        raise _unreadable(path, error) from error
 
 
 def decode_lines(raw_lines: Iterable[bytes], name: str, *, first: int = 1) -> Iterator[str]:
@@ -99,7 +111,7 @@ def refuse_other_than_text(path: Path) -> None:
     """Refuse before any work what reading would refuse. A pipe can be read only once, so only its name is looked at."""
     refuse_by_name(path, uncompressed(path))
     if path.is_file():
-        with _open(path):
+        with open_text(path):
             pass
 
 
@@ -112,7 +124,7 @@ def refuse_tsv(path: Path) -> None:
 def text_digest(path: Path) -> tuple[int, str]:
     """The number of lines and the SHA-256 of the uncompressed text: the same for a.en, a.en.gz and a.en.xz."""
     digest, num_lines, last = hashlib.sha256(), 0, b"\n"
-    with _open(path) as file:
+    with open_text(path) as file:
         while block := file.read(_BLOCK_BYTES):
             digest.update(block)
             num_lines, last = num_lines + block.count(b"\n"), block[-1:]
@@ -159,18 +171,6 @@ def _read_tsv(path: Path) -> Iterator[SentencePair]:
         yield SentencePair(*fields)
     if not number:
         raise DataError(f"{path} is empty")
-
-
-@contextmanager
-def _open(path: Path) -> Iterator[BufferedReader]:
-    """The bytes of a plain text file, unpacked."""
-    refuse_by_name(path, uncompressed(path))
-    try:
-        with open_unpacked(path) as file:
-            refuse_by_content(str(path), file.peek())
-            yield file
-    except UNREADABLE as error:
-        raise _unreadable(path, error) from error
 
 
 def _decode(raw: bytes, name: str, number: int) -> str:

@@ -150,8 +150,8 @@ class _Line(NamedTuple):
     def requests(self) -> list[Request]:
         """What the engine is asked for. Samples follow from the number of the line and that of the part in it."""
         prefixes = chain([self.prefix_ids], repeat(()))
-        numbers = count(self.number, PART_STEP)
-        return [Request(part.ids, *rest) for part, *rest in zip(self.parts, prefixes, numbers, strict=False)]
+        each = zip(self.parts, prefixes, count(self.number, PART_STEP), strict=False)
+        return [Request(part.ids, prefix_ids, number) for part, prefix_ids, number in each]
 
 
 class Translator:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import json
 import os
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -15,6 +14,13 @@ import click
 
 from heedful.cli.commands import options
 from heedful.cli.commands.options import FILE
+from heedful.cli.commands.search_flags import (
+    alternatives_option,
+    output_form,
+    refuse_what_would_not_count,
+    search_flags,
+    search_options,
+)
 from heedful.cli.messages import say
 from heedful.errors import counted
 
@@ -25,37 +31,15 @@ if TYPE_CHECKING:
     from heedful.translate.translation import Translation, Translator
 
 
-ALTERNATIVES = (
-    "With --format jsonl: the N likeliest words at the place of each word of the best translation, most often itself "
-    "among them, with the probability of the piece that they begin with."
-)
-
-
 @click.command(short_help="Translate a file or stdin, line by line.")
 @options.model
 @click.argument("file", type=click.Path(path_type=Path, allow_dash=True), default="-")
 @click.option("-o", "--output", type=FILE, help="Write here instead of to stdout (-).")
-@click.option("-b", "--beam-size", type=int, help="Default: decode.beam_size of the model.")
-@click.option("--alpha", type=float, help="Length penalty. Default: decode.alpha of the model.")
-@click.option("--max-extra", type=int, help="Default: decode.max_extra of the model.")
-@click.option("--greedy", is_flag=True, help="The likeliest token at each step: a beam of 1.")
-@click.option("--n-best", type=int, default=1, show_default=True, help="So many hypotheses of each line.")
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["text", "nbest", "jsonl"]),
-    default=None,
-    help="Default: text; nbest with --n-best over 1.",
-)
-@click.option("--sample", is_flag=True, help="Draw tokens instead of searching.")
-@click.option("--temperature", type=float, default=1.0, show_default=True, help="With --sample.")
-@click.option("--top-k", type=int, default=0, help="With --sample: of the K likeliest tokens; 0: of all.")
-@click.option("--top-p", type=float, default=1.0, help="With --sample: of the likeliest with this share.")
-@click.option("--seed", type=int, default=1, show_default=True, help="With --sample.")
+@search_flags
 @click.option("--prefix", type=FILE, help="File with what each translation must begin with, line by line.")
 @options.split
 @click.option("--alignments", type=FILE, help="Write word alignments here, as Pharaoh does: 0-0 1-2.")
-@click.option("--alternatives", type=click.IntRange(0), default=0, help=ALTERNATIVES)
+@alternatives_option
 @options.engine
 @options.precision
 @options.device
@@ -82,14 +66,8 @@ def translate(
     from heedful.translate.json_records import Details
     from heedful.translate.translation import Translator
 
-    form = form or ("text" if search["n_best"] == 1 else "nbest")
-    if alternatives and form != "jsonl":
-        raise click.UsageError("--alternatives goes with --format jsonl")
-    if form == "text" and search["n_best"] > 1:
-        raise click.UsageError(
-            f"--n-best {search['n_best']} goes with --format nbest or jsonl; text has the best one alone"
-        )
-    _refuse_what_would_not_count(search)
+    form = output_form(form, search, alternatives)
+    refuse_what_would_not_count(search)
     _refuse_to_overwrite({"FILE": file, "--prefix": prefix, "-o": output, "--alignments": alignments})
     _check_text(file, prefix)
     translator = Translator.load(*models, device=device, engine=engine, precision=precision)
@@ -148,16 +126,6 @@ def _check_text(file: Path, prefix: Path | None) -> None:
         )
 
 
-def _refuse_what_would_not_count(search: dict[str, Any]) -> None:
-    """Refuse options of another way to search than the one that was asked for."""
-    if search["sample"]:
-        options.refuse_given("greedy", "beam_size", reason="does not go with --sample, which has no beam")
-    else:
-        options.refuse_given("temperature", "top_k", "top_p", "seed", reason="goes with --sample")
-    if search["greedy"] and search["beam_size"] not in (None, 1):
-        raise click.UsageError(f"--greedy is a beam of 1; leave it or --beam-size {search['beam_size']} out")
-
-
 def _refuse_to_overwrite(files: dict[str, Path | None]) -> None:
     """One file under two names: what is read would be replaced by what is written; and stdin is read once."""
     if files["FILE"] == files["--prefix"] == Path("-"):
@@ -200,11 +168,12 @@ def write_translations(
 ) -> list[int]:
     """Write them as they come; returns the numbers of the lines that were cut, too long for the model."""
     from heedful.data.stdio import STDOUT, output_file
+    from heedful.translate.output_form import formatted
 
     cut: list[int] = []
     with output_file(output) as out, output_file(alignments) if alignments else nullcontext() as links:
         for number, translation in enumerate(translations):
-            out.writelines([f"{line}\n" for line in _formatted(form, number, translation, details)])
+            out.writelines([f"{line}\n" for line in formatted(form, number, translation, details)])
             if output in (None, STDOUT):  # a reader may be waiting for this line
                 out.flush()
             if links is not None and details is not None:
@@ -212,19 +181,6 @@ def write_translations(
             if translation.is_cut:
                 cut.append(number + 1)
     return cut
-
-
-def search_options(model: SearchOptions, *, greedy: bool, sample: bool, **flags: Any) -> SearchOptions:
-    """The model's options, changed by the flags that are given."""
-    import msgspec
-
-    from heedful.translate.engine import Sampling
-
-    drawing = {name: flags.pop(name) for name in Sampling.__struct_fields__}
-    sampling = Sampling(**drawing) if sample else None
-    default_beam = 1 if greedy else max(model.beam_size, flags["n_best"])
-    given = {"beam_size": default_beam} | {name: value for name, value in flags.items() if value is not None}
-    return msgspec.structs.replace(model, sampling=sampling, **given)
 
 
 def _translations(
@@ -238,14 +194,3 @@ def _translations(
         return
     for burst in bursts(input_lines(file)):
         yield from translator.translate_lines(burst, options=how, split=split)
-
-
-def _formatted(form: str, number: int, translation: Translation, details: Details | None) -> list[str]:
-    """text: the best one; nbest: `i ||| text ||| features ||| score` as Moses writes it; jsonl: all there is."""
-    if form == "text":
-        return [translation.text]
-    if details is not None and form == "jsonl":
-        return [json.dumps(details.record(translation), ensure_ascii=False)]
-    # A blank line has one translation, a blank one, which is certain: no number is missing.
-    found = [(h.text, h.log_prob, h.score) for h in translation.hypotheses] or [("", 0.0, 0.0)]
-    return [f"{number} ||| {text} ||| logprob={log_prob:.4f} ||| {score:.4f}" for text, log_prob, score in found]

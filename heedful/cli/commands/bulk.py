@@ -1,0 +1,269 @@
+"""`heedful bulk`: translate in parts, on many cores or machines, and go on after anything that dies."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from heedful.cli.commands.options import (
+    FILE,
+    device_option,
+    engine_option,
+    model_option,
+    precision_option,
+    split_option,
+)
+from heedful.cli.commands.search_flags import (
+    alternatives_option,
+    output_form,
+    refuse_what_would_not_count,
+    search_flags,
+    search_options,
+)
+from heedful.cli.messages import say
+from heedful.errors import TrainingError, about, counted
+
+if TYPE_CHECKING:
+    from heedful.data.parts.folder import PartFolder
+    from heedful.data.parts.status import Status
+    from heedful.translate.bulk import BulkTranslation
+
+PATIENCE_HELP = "A worker that has no line ready for so many seconds is ended."
+out_argument = click.argument("out", type=FILE)
+
+
+class Share(click.ParamType[tuple[int, int]]):
+    """I/N: the parts I, I + N, I + 2 N and so on."""
+
+    name = "I/N"
+
+    def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> tuple[int, int]:
+        share, slash, shares = str(value).partition("/")
+        if not (slash and share.isdecimal() and shares.isdecimal() and int(share) < int(shares)):
+            self.fail(f"{value!r} is no share; the first of eight is 0/8, the last one 7/8", param, context)
+        return int(share), int(shares)
+
+
+@click.group(short_help="Translate in parts, on many cores or machines.")
+def bulk() -> None:
+    """Translate more text than one process can: plan, run (as often and on as many machines as you like), join."""
+
+
+@bulk.command(short_help="Cut files into parts, and decide how they are translated.")
+@click.argument("files", type=FILE, nargs=-1, required=True)
+@options.model
+@click.option("-o", "--output", "out", type=FILE, required=True, help="Folder for the plan and the parts.")
+@click.option("--part-lines", type=click.IntRange(1), default=50_000, show_default=True, help="Lines of a part.")
+@click.option("--threads", type=click.IntRange(1), default=1, show_default=True, help="Of each worker, on a CPU.")
+@search_flags
+@options.split
+@alternatives_option
+@options.engine
+@options.precision
+@options.device
+def plan(
+    files: tuple[Path, ...],
+    models: tuple[Path, ...],
+    out: Path,
+    part_lines: int,
+    threads: int,
+    form: str | None,
+    split: bool,
+    alternatives: int,
+    engine: str,
+    precision: str,
+    device: str,
+    **search: Any,
+) -> None:
+    """Cut FILES into parts, and decide how they are translated.
+
+    A plan is written once. The same command again changes nothing.
+    """
+    from heedful.data.parts.plan import describe, refuse_inputs
+    from heedful.translate.bulk import lines_per_second, plan_translation, resolved, time_needed, use_threads
+    from heedful.translate.translation import Translator
+
+    form = output_form(form, search, alternatives)
+    refuse_what_would_not_count(search)
+    refuse_inputs(files)
+    use_threads(threads)
+    translator = Translator.load(*models, device=device, engine=engine, precision=precision)
+    how = search_options(translator.options, token_scores=form == "jsonl", **search)
+    how: dict[str, Any] = {
+        "precision": precision,
+        "threads": threads,
+        "form": form,
+        "split": split,
+        "alternatives": alternatives,
+    }
+    work = resolved(translator, models, how, **choices)
+    made = plan_translation(out, files, part_lines, work, say)
+    say(f"{out}: {describe(made)}, by {work.computed_by}")
+    say(time_needed(made.num_lines, lines_per_second(out, made, work, translator), threads))
+
+
+@bulk.command(short_help="Translate the parts that are not finished.")
+@out_argument
+@click.option("--workers", type=click.IntRange(1), help="Processes on this machine, or on the cluster (Ray).")
+@click.option("--ray", "address", metavar="ADDRESS", help="HOST:PORT of a Ray cluster, or auto.")
+@click.option("--share", type=Share(), help="The parts I, I + N, … alone, in this process: for array jobs.")
+@click.option("--part", type=click.IntRange(0), help="This part alone, in this process.")
+@click.option("--retry", is_flag=True, help="Try parts again that were set aside.")
+@click.option("--patience", type=click.FloatRange(1), default=3600, show_default=True, help=PATIENCE_HELP)
+def run(
+    out: Path,
+    workers: int | None,
+    address: str | None,
+    share: tuple[int, int] | None,
+    part: int | None,
+    retry: bool,
+    patience: float,
+) -> None:
+    """Translate the parts in OUT that are not finished."""
+    from heedful.data.parts.folder import PartFolder
+    from heedful.translate.bulk import BulkTranslation
+
+    _refuse_two_ways(workers or address, share, part)
+    folder = PartFolder.open(out)
+    work = BulkTranslation.of(folder.plan)
+    numbers = _numbers(folder, share, part)
+    _end_cleanly_on_sigterm()
+    with folder.held(shared=share is not None or part is not None):
+        _refuse_changes(folder, work)
+        if retry:
+            for number in folder.set_aside():
+                folder.forget_trouble(number)
+        _do(folder, work, folder.unfinished(numbers), workers, address, patience)
+    _report(folder, numbers)
+
+
+@bulk.command(short_help="How far the work is.")
+@out_argument
+def status(out: Path) -> None:
+    """What is finished, what has failed, and how long the rest takes."""
+    from heedful.data.parts.folder import PartFolder
+    from heedful.data.parts.status import status_of
+
+    folder = PartFolder.open(out)
+    for line in _status_lines(folder, status_of(folder)):
+        click.echo(line)
+
+
+@bulk.command(short_help="Put the parts together.")
+@out_argument
+@click.option("-o", "--output", type=click.Path(), required=True, help="File (.gz, .xz, .zst too), - or folder.")
+def join(out: Path, output: str) -> None:
+    """Write the translations into one file; or into a folder (which is there, or ends with /), one for each input."""
+    from heedful.data.parts.folder import PartFolder
+    from heedful.data.parts.join import join_into_file, join_into_folder, refuse_unfinished
+
+    folder = PartFolder.open(out)
+    refuse_unfinished(folder)
+    write = join_into_folder if output.endswith("/") or Path(output).is_dir() else join_into_file
+    say(f"{output}: {counted(write(folder, Path(output)), 'line')}")
+
+
+# ------------------------------------------------------------------------------------------------------------ running
+
+
+def _refuse_two_ways(pool: object, share: object, part: object) -> None:
+    if sum(way is not None for way in (pool, share, part)) > 1:
+        raise click.UsageError("--workers and --ray, --share, and --part are three ways to run; choose one")
+
+
+def _numbers(folder: PartFolder, share: tuple[int, int] | None, part: int | None) -> Sequence[int]:
+    from heedful.data.parts.work import share_of
+
+    num_parts = len(folder.plan.parts)
+    if part is not None:
+        if part >= num_parts:
+            raise click.UsageError(f"--part {part}: there are {counted(num_parts, 'part')}, numbered from 0")
+        return [part]
+    return share_of(num_parts, *share) if share else range(num_parts)
+
+
+def _refuse_changes(folder: PartFolder, work: BulkTranslation) -> None:
+    from heedful.data.parts.plan import refuse_changed_inputs
+
+    refuse_changed_inputs(folder.root, folder.plan)
+    work.refuse_other_model()
+
+
+def _do(
+    folder: PartFolder,
+    work: BulkTranslation,
+    numbers: Sequence[int],
+    workers: int | None,
+    address: str | None,
+    patience: float,
+) -> None:
+    from heedful.data.parts.ray_pool import Pool, work_on_ray
+    from heedful.data.parts.work import work_through
+
+    done = _teller(folder, len(numbers))
+    if not numbers:
+        return
+    if workers or address:
+        pool = Pool(workers or 0, address, work.threads, work.device == "cuda", patience)
+        work_on_ray(folder, numbers, work.opening, pool, done)
+    else:
+        if (cores := os.cpu_count() or 1) > work.threads and len(numbers) > 1 and work.device == "cpu":
+            say(f"one process takes {work.threads} of {cores} cores; --workers {cores // work.threads} takes all")
+        work_through(folder, numbers, work.opening, patience=patience, done=done)
+
+
+def _teller(folder: PartFolder, num_parts: int) -> Callable[[int], None]:
+    """Says how far we are, a line a minute."""
+    from heedful.cli.progress import Pace
+
+    pace = Pace(sum(folder.plan.parts[number].lines for number in folder.unfinished()), "line")
+
+    def done(number: int) -> None:
+        pace.add(folder.plan.parts[number].lines)
+
+    return done
+
+
+def _report(folder: PartFolder, numbers: Sequence[int]) -> None:
+    """Say what is finished; parts that were set aside are a failure."""
+    failed = {number: trouble for number, trouble in folder.set_aside().items() if number in numbers}
+    finished = len(folder.finished() & set(numbers))
+    say(f"{folder.root}: {counted(finished, 'part')} of {len(numbers):,} finished")
+    if failed:
+        number, trouble = next(iter(failed.items()))
+        raise TrainingError(
+            f"{counted(len(failed), 'part')} set aside after {counted(trouble.strikes, 'failure')}; part {number}: "
+            f"{trouble.errors[-1]}; heedful bulk run {folder.root} --retry tries again"
+        )
+
+
+def _end_cleanly_on_sigterm() -> None:
+    """An array job that is preempted has not failed."""
+
+    def leave(signum: int, frame: object) -> None:
+        raise SystemExit(128 + signum)
+
+    signal.signal(signal.SIGTERM, leave)
+
+
+def _status_lines(folder: PartFolder, found: Status) -> list[str]:
+    lines = [
+        f"finished   {counted(len(found.finished), 'part')} of {found.num_parts:,}, {found.finished_lines:,} lines"
+    ]
+    lines.append(f"failed     {counted(len(found.set_aside), 'part')}")
+    lines += [f"           part {number}: {each.errors[-1]}" for number, each in found.set_aside.items()]
+    lines.append(f"missing    {counted(found.missing, 'part')}, {found.missing_lines:,} lines")
+    if found.lines_per_second:
+        lines.append(f"speed      {found.lines_per_second:,.1f} lines/s by all workers together")
+    if found.missing and found.seconds_left is not None:
+        lines.append(f"time left  {about(found.seconds_left)}")
+    if len(found.cpus) > 1:
+        lines.append(
+            f"warning    computed on {len(found.cpus)} kinds of CPU, whose bytes may differ: {'; '.join(found.cpus)}"
+        )
+    return lines

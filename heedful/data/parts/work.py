@@ -1,0 +1,124 @@
+"""One process works through parts: one after the other, with a worker that is opened once.
+
+A part counts as struck before it is begun, and that is taken back when it is finished, so that a part that ends the
+process (or the machine) is known to the next one. What the machine is to blame for (a full disk, a model that cannot
+be read, changed text) ends the work at once; everything else is the part's fault, and the others go on.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import platform
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from heedful.data.parts.folder import STRIKES, PartFolder
+from heedful.data.parts.plan import part_lines
+from heedful.errors import CheckpointError, DataError, DivergedError
+
+PATIENCE = 3600.0  # seconds without a line after which a worker is taken to hang
+ENDED = "the process ended while it was at work on this part"
+Item = TypeVar("Item")
+
+
+class Worker(Protocol):
+    """What does the work on lines; it is opened once, which may take long."""
+
+    computed_by: str
+
+    def outputs(self, lines: Sequence[str], first_line: int) -> Iterator[Sequence[str]]:
+        """The output lines of each line; `first_line` is the number of the first one in the whole input."""
+        ...
+
+
+Opening = Callable[[], Worker]
+
+
+def work_through(
+    folder: PartFolder, numbers: Iterable[int], open_worker: Opening, *, patience: float, done: Callable[[int], None]
+) -> None:
+    """Do these parts, unless they are finished or set aside; `done` hears of each."""
+    waiting, worker = deque(numbers), None
+    while waiting:
+        number = waiting.popleft()
+        if folder.is_finished(number) or folder.trouble(number).strikes >= STRIKES:
+            done(number)
+            continue
+        worker = worker or open_worker()
+        if attempt(folder, number, worker, patience):
+            done(number)
+        else:
+            waiting.append(number)
+
+
+def attempt(folder: PartFolder, number: int, worker: Worker, patience: float) -> bool:
+    """Do a part; false, if it failed by its own fault."""
+    folder.strike(number, ENDED)
+    try:
+        do_part(folder, number, worker, patience)
+    except Exception as error:
+        folder.forgive(number)
+        if is_no_fault_of_the_part(error):
+            raise
+        folder.strike(number, one_line(error))
+        return False
+    except BaseException:  # somebody ends us
+        folder.forgive(number)
+        raise
+    folder.forget_trouble(number)
+    return True
+
+
+def do_part(folder: PartFolder, number: int, worker: Worker, patience: float) -> None:
+    """Write the part. A process that is stuck in it for so many seconds ends."""
+    lines = part_lines(folder.root, folder.plan, number)
+    outputs = worker.outputs(lines, folder.plan.parts[number].first_line)
+    try:
+        watched = _watched(outputs, patience)
+        folder.write(number, watched, cpu=cpu_name(), computed_by=worker.computed_by)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
+def _watched(items: Iterable[Item], patience: float) -> Iterator[Item]:
+    """The items; the process ends, and says where it was, if the next one takes too long.
+
+    faulthandler's thread needs no lock of the interpreter's, which a stuck call may hold.
+    """
+    last = _wait_for_at_most(patience)
+    for item in items:
+        if time.monotonic() - last > min(1.0, patience / 10):
+            last = _wait_for_at_most(patience)
+        yield item
+
+
+def _wait_for_at_most(patience: float) -> float:
+    """Begin to wait; returns the time."""
+    faulthandler.dump_traceback_later(patience, exit=True, file=2)
+    return time.monotonic()
+
+
+def is_no_fault_of_the_part(error: BaseException) -> bool:
+    """Whether every other part would fail by it, too."""
+    return isinstance(error, OSError | DataError | CheckpointError) and not isinstance(error, DivergedError)
+
+
+def one_line(error: BaseException) -> str:
+    """What an error says, without line breaks."""
+    return " ".join(f"{type(error).__name__}: {error}".split())
+
+
+def share_of(num_parts: int, share: int, num_shares: int) -> range:
+    """The parts of a share: I, I + N, I + 2 N and so on."""
+    return range(share, num_parts, num_shares)
+
+
+def cpu_name() -> str:
+    """The model of this machine's CPU."""
+    for line in Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []:
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()

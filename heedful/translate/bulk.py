@@ -1,0 +1,196 @@
+"""Translating in parts: what a plan says of the model and the search, and the worker that does it.
+
+The engine, its precision and the number of threads are decided when the plan is made, so that no two workers differ:
+with them and the same kind of CPU the bytes are those of `heedful translate`.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Self
+
+import msgspec
+import torch
+
+from heedful.data.parts.folder import new_plan_folder
+from heedful.data.parts.plan import (
+    PLAN,
+    Plan,
+    Stamp,
+    cut,
+    raw_lines,
+    read_plan,
+    refuse_changes,
+    stamp,
+    write_plan,
+)
+from heedful.data.text_files import fingerprint
+from heedful.errors import CheckpointError, ConfigError, about
+from heedful.model.checkpoint import find_model
+from heedful.translate.alignment import Aligner
+from heedful.translate.engine import SearchOptions
+from heedful.translate.json_records import Details
+from heedful.translate.output_form import formatted
+from heedful.translate.translation import Translator
+
+WINDOW = 512  # lines that a part begins with: enough for full batches
+TIMED_LINES, WARM_LINES = 200, 20
+CACHED_PRIMITIVES = "128"  # of oneDNN, which keeps 1,024 by itself, one for each shape of a product
+
+
+class BulkTranslation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How every part is translated."""
+
+    models: tuple[str, ...]
+    model_files: tuple[Stamp, ...]
+    engine: str
+    device: str
+    precision: str
+    computed_by: str
+    threads: int
+    form: str
+    split: bool
+    options: SearchOptions
+    alternatives: int = 0
+
+    @classmethod
+    def of(cls, plan: Plan) -> Self:
+        """What a plan's folder is for."""
+        try:
+            return msgspec.convert(plan.work, cls)
+        except msgspec.ValidationError as error:
+            raise CheckpointError(f"the plan is for other work than translating, or damaged ({error})") from None
+
+    def as_json(self) -> dict[str, Any]:
+        """For plan.json."""
+        work: dict[str, Any] = msgspec.to_builtins(self)
+        return work
+
+    @property
+    def opening(self) -> Callable[[], BulkTranslator]:
+        """Opens a worker, in any process."""
+        return partial(BulkTranslator, self)
+
+    def refuse_other_model(self) -> None:
+        """Refuse a model that has changed since the plan was made."""
+        refuse_changes(self.model_files, _sha256, CheckpointError)
+
+
+class BulkTranslator:
+    """A worker: the model, loaded once."""
+
+    def __init__(self, work: BulkTranslation) -> None:
+        self.work = work
+        work.refuse_other_model()
+        use_threads(work.threads)
+        models = [Path(model) for model in work.models]
+        self.translator = Translator.load(*models, device=work.device, engine=work.engine, precision=work.precision)
+        self.computed_by = computed_by(self.translator, work.options)
+        if self.computed_by != work.computed_by:
+            raise ConfigError(
+                f"the plan is for {work.computed_by}, and this machine would compute with {self.computed_by}; "
+                f"leave it out, or plan in a new folder with --engine, --device and --precision that all machines have"
+            )
+        self.details = self._details(models[0]) if work.form == "jsonl" else None
+
+    def _details(self, model: Path) -> Details:
+        aligner = Aligner.load(model, device=self.work.device)
+        return Details(self.translator, aligner, self.work.alternatives, self.work.options)
+
+    def outputs(self, lines: Sequence[str], first_line: int) -> Iterator[Sequence[str]]:
+        """The lines that are written for each line."""
+        found = self.translator.translate_lines(
+            lines, options=self.work.options, split=self.work.split, first_line=first_line, first_window=WINDOW
+        )
+        for number, translation in enumerate(found, first_line):
+            yield formatted(self.work.form, number, translation, self.details)
+
+
+def use_threads(threads: int) -> None:
+    """Before a model is loaded: so many threads compute, and few of oneDNN's primitives stay in memory."""
+    for name in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
+        os.environ.setdefault(name, CACHED_PRIMITIVES)
+    torch.set_num_threads(threads)
+
+
+def computed_by(translator: Translator, options: SearchOptions) -> str:
+    """The engine, its numbers and the kind of device."""
+    computing = translator.engine.computing(options)
+    return f"{computing.engine} on {computing.device}"
+
+
+def resolved(
+    translator: Translator,
+    models: Sequence[Path],
+    options: SearchOptions,
+    *,
+    precision: str,
+    threads: int,
+    form: str,
+    split: bool,
+    alternatives: int,
+) -> BulkTranslation:
+    """How parts are translated by what this machine has chosen."""
+    computing = translator.engine.computing(options)
+    return BulkTranslation(
+        models=tuple(str(model.absolute()) for model in models),
+        model_files=tuple(stamp(file, _sha256(file)) for model in models for file in _files(model)),
+        engine="ctranslate2" if computing.engine.startswith("ctranslate2") else "torch",
+        device=computing.device,
+        precision=precision,
+        computed_by=computed_by(translator, options),
+        threads=threads,
+        form=form,
+        split=split,
+        options=options,
+        alternatives=alternatives,
+    )
+
+
+def plan_translation(
+    root: Path, files: Sequence[Path], part_lines: int, work: BulkTranslation, say: Callable[[str], None]
+) -> Plan:
+    """Write the plan of a folder; one that was made by the same command stays, and another one is refused."""
+    with new_plan_folder(root):
+        if (root / PLAN).exists():
+            there = read_plan(root)
+            if there.is_of(files, part_lines, work.as_json()):
+                return there
+            raise CheckpointError(
+                f"{root}: holds another plan, or its files have changed; heedful bulk run {root} goes on with it, "
+                f"-o names a new folder"
+            )
+        inputs, parts = cut(root, files, part_lines, say)
+        plan = Plan(work.as_json(), part_lines, tuple(inputs), tuple(parts))
+        write_plan(root, plan)
+        return plan
+
+
+def _files(model: Path) -> tuple[Path, ...]:
+    files = find_model(model)
+    return files.weights, files.config, files.tokenizer
+
+
+def _sha256(file: Path) -> str:
+    return fingerprint([file])
+
+
+def lines_per_second(folder: Path, plan: Plan, work: BulkTranslation, translator: Translator) -> float:
+    """Of one worker, by the first lines of ten parts from everywhere."""
+    some = range(0, len(plan.parts), max(1, len(plan.parts) // 10))[:10]
+    each = -(-TIMED_LINES // len(some))
+    lines = [line for number in some for line in raw_lines(folder, plan, number).decode().split("\n")[:each]]
+    for warm in (lines[:WARM_LINES], lines):
+        begin = time.perf_counter()
+        for _ in translator.translate_lines(warm, options=work.options, split=work.split, first_window=WINDOW):
+            pass
+    return len(lines) / (time.perf_counter() - begin)
+
+
+def time_needed(num_lines: int, rate: float, threads: int) -> str:
+    """In words."""
+    return f"{rate:,.1f} lines/s with {threads} thread{'s' * (threads != 1)}: {about(num_lines / rate)} × workers"
