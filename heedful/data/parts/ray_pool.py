@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import os
 import platform
+import signal
+import socket
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -24,6 +26,7 @@ from heedful.data.parts.work import ENDED, Opening, Worker, do_part, is_no_fault
 from heedful.errors import DeviceError, HeedfulError
 
 POLL_SECONDS = 5.0
+CONNECTING_SECONDS = 10.0
 PLACING_SECONDS = 300.0  # in which some actor must have found a place
 _QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0", "RAY_DEDUP_LOGS": "0"}
 
@@ -181,16 +184,34 @@ def _ray(pool: Pool) -> Iterator[Any]:
     os.environ.update({name: value for name, value in _QUIET.items() if name not in os.environ})
     import ray
 
+    _refuse_dead_address(pool)
+    on_sigterm = signal.getsignal(signal.SIGTERM)
     try:
         ray.init(**_where(pool), log_to_driver=False, logging_level="error", namespace="heedful")
     except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         where = f"the cluster at {pool.address}" if pool.address else "a Ray on this machine"
         raise DeviceError(f"{where} does not answer ({one_line(error)[:200]}); {_remedy(pool)}") from None
+    signal.signal(signal.SIGTERM, on_sigterm)  # Ray sets its own, whose exit code is another
     try:
         yield ray
     finally:
         with suppress(Exception):
             ray.shutdown()
+
+
+def _refuse_dead_address(pool: Pool) -> None:
+    """Ask whether anybody listens there: Ray itself tries for minutes."""
+    host, _, port = (pool.address or "auto").rpartition(":")
+    if pool.address in (None, "auto", "local"):
+        return
+    if not (host and port.isdecimal()) or "/" in host:
+        raise DeviceError(f"--ray {pool.address} is no address of a Ray cluster; it is HOST:PORT of its head, or auto")
+    try:
+        socket.create_connection((host, int(port)), CONNECTING_SECONDS).close()
+    except OSError as error:
+        raise DeviceError(
+            f"the cluster at {pool.address} does not answer ({error.strerror or error}); {_remedy(pool)}"
+        ) from None
 
 
 def _where(pool: Pool) -> dict[str, Any]:
