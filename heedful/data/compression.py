@@ -15,7 +15,7 @@ from lzma import LZMAError, LZMAFile
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from heedful.config.extras import install_line
+from heedful.config.optional_packages import install_line
 from heedful.errors import DataError
 
 if TYPE_CHECKING:

@@ -67,7 +67,7 @@ class BulkTranslation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def as_json(self) -> dict[str, Any]:
         """For plan.json."""
-        work: dict[str, Any] = msgspec.to_builtins(self)
+        work: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self))
         return work
 
     @property

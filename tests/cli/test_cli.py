@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import io
 import json
 import math
 import os
@@ -12,9 +11,7 @@ import socket
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 import pytest
@@ -22,7 +19,6 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from heedful.cli import demo
-from heedful.cli import main as cli
 from heedful.config import optional_packages
 from heedful.config.setting_layers import resolve
 from heedful.config.settings import Config
@@ -30,36 +26,13 @@ from heedful.data.stdio import output_file
 from heedful.model.checkpoint import FORMAT
 from heedful.model.parameter_count import count, shapes_of_new
 from tests import ROOT
+from tests.cli.running import Result, Run, one_line
 from tests.small_models import TEXT, small_model
 
 LONG = 300  # seconds in which a busy machine, too, has started and ended a process
 TRAINING = ["train.batch_tokens=256", "train.warmup_steps=1", "data.max_length=40"]
 TINY = ["--preset", "tiny", "--device", "cpu", *(part for setting in TRAINING for part in ("--set", setting))]
 SMALL = ["--set", "model.d_model=16", "--set", "model.d_ff=32", "--set", "model.num_layers=1"]
-
-
-class Result(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-Run = Callable[..., Result]
-
-
-@pytest.fixture
-def heedful(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
-    """Run a command in this process."""
-
-    def run(*arguments: object, stdin: bytes = b"") -> Result:
-        monkeypatch.setattr(sys, "argv", ["heedful", *map(str, arguments)])
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
-        with pytest.raises(SystemExit) as left:
-            cli.main()
-        out, err = capfd.readouterr()
-        return Result(int(left.value.code or 0), out, err)
-
-    return run
 
 
 @pytest.fixture(scope="module")
@@ -81,15 +54,6 @@ def model(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert done.stdout == ""
     assert "the model is in" in done.stderr
     return run
-
-
-def one_line(result: Result) -> str:
-    """The one line that a user's mistake gets."""
-    assert result.code == 2
-    assert result.out == ""
-    assert result.err.count("\n") == 1
-    assert "Traceback" not in result.err
-    return result.err
 
 
 # ------------------------------------------------------------------------------------------------------- translating

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from heedful.config import extras
+from heedful.config import optional_packages
 from heedful.data import compression
 from heedful.data.compression import COMPRESSED
 from heedful.data.stdio import output_file
@@ -57,7 +57,7 @@ def test_without_its_library_a_zst_file_is_refused_with_the_line_that_installs_i
 ) -> None:
     path = written(tmp_path / "text.zst")
     monkeypatch.setattr(compression, "find_spec", lambda name: None)
-    line = extras.install_line("zstandard")
+    line = optional_packages.install_line("zstandard")
     with pytest.raises(DataError) as caught:
         list(read_lines(path))
     assert line in str(caught.value)

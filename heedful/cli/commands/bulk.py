@@ -12,11 +12,6 @@ import click
 
 from heedful.cli.commands.options import (
     FILE,
-    device_option,
-    engine_option,
-    model_option,
-    precision_option,
-    split_option,
 )
 from heedful.cli.commands.search_flags import (
     alternatives_option,

@@ -20,7 +20,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from heedful.config.extras import install_line
+from heedful.config.optional_packages import install_line
 from heedful.data.parts.folder import STRIKES, PartFolder
 from heedful.data.parts.work import ENDED, Opening, Worker, do_part, is_no_fault_of_the_part, one_line
 from heedful.errors import DeviceError, HeedfulError

@@ -1,0 +1,188 @@
+"""`heedful bulk`: the bytes of `heedful translate`, and what bad input gets."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from tests import ROOT
+from tests.cli.running import Run, one_line
+from tests.small_models import TEXT, small_model
+
+LONG = 300
+NUM_LINES = 230
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    languages = {"source_language": "xx", "target_language": "yy"}  # whose alignments nobody need learn first
+    return small_model(tmp_path_factory.mktemp("model") / "model", data=languages)
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Lines of some words, of several sentences, and blank ones."""
+    draw, words = random.Random(1), " ".join(TEXT).split()
+    lines = [" ".join(draw.choices(words, k=draw.randint(0, 14))) for _ in range(NUM_LINES)]
+    path = tmp_path_factory.mktemp("text") / "in.en"
+    path.write_text("".join(f"{line}\n" for line in lines))
+    return path
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--engine", "torch", "--greedy"),
+        ("--engine", "torch", "--beam-size", 4),
+        ("--engine", "ctranslate2", "--greedy"),
+        ("--engine", "ctranslate2", "--beam-size", 4),
+        ("--beam-size", 3, "--n-best", 3),
+        ("--format", "jsonl", "--engine", "torch", "--no-split"),
+        ("--sample", "--seed", 7, "--top-k", 20),
+    ],
+    ids=lambda options: " ".join(map(str, options)),
+)
+def test_the_bytes_are_those_of_translate(
+    heedful: Run, model: Path, text: Path, tmp_path: Path, options: tuple[object, ...]
+) -> None:
+    assert heedful("translate", "-m", model, text, "-o", tmp_path / "whole", *options).code == 0
+    out = tmp_path / "out"
+    assert heedful("bulk", "plan", text, "-m", model, "-o", out, "--part-lines", 40, *options).code == 0
+    for share in ("1/2", "0/2"):
+        assert heedful("bulk", "run", out, "--share", share).code == 0
+    assert heedful("bulk", "join", out, "-o", tmp_path / "joined").code == 0
+    if "jsonl" in options:  # the last digits of a float32 depend on what else is computed with it
+        assert len((tmp_path / "joined").read_text().splitlines()) == NUM_LINES
+    else:
+        assert (tmp_path / "joined").read_bytes() == (tmp_path / "whole").read_bytes()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("ray") is None, reason="NO test of bulk by Ray: it is not installed")
+def test_two_workers_and_a_driver_that_is_killed_give_the_bytes_of_translate(
+    heedful: Run, model: Path, text: Path, tmp_path: Path
+) -> None:
+    out, options = tmp_path / "out", ("--engine", "torch", "--beam-size", 4)
+    assert heedful("translate", "-m", model, text, "-o", tmp_path / "whole", *options).code == 0
+    assert heedful("bulk", "plan", text, "-m", model, "-o", out, "--part-lines", 6, *options).code == 0
+    command = [sys.executable, "-m", "heedful", "bulk", "run", str(out), "--workers", "2"]
+    environment = os.environ | {"HOME": str(tmp_path)}
+    driver = subprocess.Popen(command, cwd=ROOT, env=environment)
+    begin = time.monotonic()
+    while not list(out.glob("parts/*/0*.json")) and time.monotonic() - begin < LONG and driver.poll() is None:
+        time.sleep(0.01)
+    refused = heedful("bulk", "run", out)
+    driver.send_signal(signal.SIGKILL)
+    driver.wait()
+    assert "another process is at work there; wait for it, or end it" in one_line(refused)
+    before = {path: path.stat().st_mtime_ns for path in out.glob("parts/*/0*.json")}
+    assert before
+    subprocess.run(command, cwd=ROOT, env=environment, check=True)
+    assert {path: path.stat().st_mtime_ns for path in before} == before, "what was finished stays as it was"
+    assert heedful("bulk", "join", out, "-o", tmp_path / "joined").code == 0
+    assert (tmp_path / "joined").read_bytes() == (tmp_path / "whole").read_bytes()
+
+
+@pytest.fixture(scope="module")
+def planned(model: Path, text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a plan of 23 parts, and nothing done."""
+    out = tmp_path_factory.mktemp("planned") / "out"
+    command = ["bulk", "plan", text, "-m", model, "-o", out, "--part-lines", 10, "--engine", "torch", "--greedy"]
+    subprocess.run([sys.executable, "-m", "heedful", *map(str, command)], cwd=ROOT, check=True, capture_output=True)
+    return out
+
+
+@pytest.fixture
+def out(planned: Path, tmp_path: Path) -> Path:
+    """A copy of it."""
+    return Path(shutil.copytree(planned, tmp_path / "out"))
+
+
+def test_a_part_is_done_once_and_a_join_that_comes_too_early_writes_nothing(heedful: Run, out: Path) -> None:
+    assert heedful("bulk", "run", out, "--part", 5).err == f"{out}: 1 part of 1 finished\n"
+    before = (out / "parts/0000/0000005.txt").stat().st_mtime_ns
+    assert heedful("bulk", "run", out, "--part", 5).code == 0
+    assert (out / "parts/0000/0000005.txt").stat().st_mtime_ns == before
+    early = one_line(heedful("bulk", "join", out, "-o", out.parent / "joined"))
+    assert "22 parts of 23 not finished; heedful bulk run" in early
+    assert not (out.parent / "joined").exists()
+    told = heedful("bulk", "status", out).out
+    assert "finished   1 part of 23, 10 lines" in told
+    assert "missing    22 parts, 220 lines" in told
+    assert "time left" in told
+
+
+def test_the_same_plan_is_left_alone_and_another_one_refused(heedful: Run, out: Path, model: Path, text: Path) -> None:
+    before = (out / "plan.json").read_bytes()
+    command = ["bulk", "plan", text, "-m", model, "-o", out, "--engine", "torch", "--part-lines", 10]
+    assert heedful(*command, "--greedy").code == 0
+    assert "holds another plan, or its files have changed; heedful bulk run" in one_line(heedful(*command))
+    assert (out / "plan.json").read_bytes() == before
+
+
+def test_what_cannot_be_run_is_one_line(heedful: Run, out: Path, tmp_path: Path) -> None:
+    assert "holds no plan.json" in one_line(heedful("bulk", "run", tmp_path / "nowhere"))
+    assert "are three ways to run; choose one" in one_line(heedful("bulk", "run", out, "--part", 1, "--share", "0/2"))
+    assert "--part 23: there are 23 parts, numbered from 0" in one_line(heedful("bulk", "run", out, "--part", 23))
+    for share in ("2/2", "1", "a/b", "-1/2"):
+        assert "is no share; the first of eight is 0/8" in one_line(heedful("bulk", "run", out, "--share", share))
+
+
+def test_another_text_or_model_is_refused(heedful: Run, model: Path, tmp_path: Path) -> None:
+    shutil.copytree(model, tmp_path / "model")
+    (tmp_path / "in").write_text("the cat\nthe dog\n")
+    plan = ["bulk", "plan", tmp_path / "in", "-m", tmp_path / "model", "-o", tmp_path / "out", "--engine", "torch"]
+    assert heedful(*plan).code == 0
+    (tmp_path / "in").write_text("the cat\nthe fog\n")
+    assert "in: has changed since the plan was made" in one_line(heedful("bulk", "run", tmp_path / "out"))
+    (tmp_path / "in").write_text("the cat\nthe dog\n")
+    config = tmp_path / "model/config.toml"
+    config.write_text(config.read_text() + "\n")
+    assert "config.toml: has changed since the plan was made" in one_line(heedful("bulk", "run", tmp_path / "out"))
+    shutil.rmtree(tmp_path / "model")
+    assert "model.safetensors: cannot be read" in one_line(heedful("bulk", "run", tmp_path / "out"))
+
+
+def test_a_compressed_file_comes_out_compressed(heedful: Run, model: Path, tmp_path: Path) -> None:
+    (tmp_path / "in.gz").write_bytes(gzip.compress(b"the cat\nthe dog\n"))
+    (tmp_path / "joined").mkdir()
+    plan = ["bulk", "plan", tmp_path / "in.gz", "-m", model, "-o", tmp_path / "out", "--engine", "torch", "--greedy"]
+    assert "unpacked into" in heedful(*plan).err
+    assert heedful("bulk", "run", tmp_path / "out").code == 0
+    assert heedful("bulk", "join", tmp_path / "out", "-o", tmp_path / "joined").code == 0
+    assert gzip.decompress((tmp_path / "joined/in.gz").read_bytes()).count(b"\n") == 2
+    assert heedful("bulk", "join", tmp_path / "out", "-o", "-").out.count("\n") == 2
+
+
+def test_without_ray_workers_are_refused_with_the_line_that_installs_it(
+    heedful: Run, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("heedful.data.parts.ray_pool.find_spec", lambda name: None)
+    assert "-m pip install ray; --share I/N works without" in one_line(heedful("bulk", "run", out, "--workers", 2))
+
+
+def test_a_part_that_fails_is_told_by_status_and_exit_code_and_may_be_tried_again(
+    heedful: Run, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*arguments: object, **options: object) -> None:
+        raise RuntimeError("no good")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("heedful.translate.translation.Translator.translate_lines", fail)
+        failed = heedful("bulk", "run", out, "--part", 3)
+    assert failed.code == 1
+    assert "1 part set aside after 3 failures; part 3: RuntimeError: no good" in failed.err
+    assert "part 3: RuntimeError: no good" in heedful("bulk", "status", out).out
+    assert heedful("bulk", "run", out, "--part", 3).code == 1, "it stays aside"
+    assert heedful("bulk", "run", out, "--part", 3, "--retry").code == 0
