@@ -5,13 +5,18 @@ numbers are the same in each run, whichever tests went before, but for the kerne
 `pytest --hypothesis-profile=fresh` has new examples.
 """
 
+import io
 import os
+import sys
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
+
+from heedful.cli import main as cli
+from tests.cli.running import Result, Run
 
 torch.set_num_threads(1)
 settings.register_profile("fresh", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -51,3 +56,18 @@ def families_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "_CLASSES", dict(registry._CLASSES))
     registry.register(Bag)
     registry.register(Glance)
+
+
+@pytest.fixture
+def heedful(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
+    """Run a command in this process."""
+
+    def run(*arguments: object, stdin: bytes = b"") -> Result:
+        monkeypatch.setattr(sys, "argv", ["heedful", *map(str, arguments)])
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        with pytest.raises(SystemExit) as left:
+            cli.main()
+        out, err = capfd.readouterr()
+        return Result(int(left.value.code or 0), out, err)
+
+    return run

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from heedful.data.parts.folder import PartFolder
-from heedful.data.parts.plan import Plan, cut, write_plan
+from heedful.data.parts.plan import PartsPlan, cut, write_plan
 from heedful.data.parts.work import Opening
 
 NUM_PARTS, PART_LINES = 40, 5
@@ -76,7 +76,7 @@ def toy_folder(root: Path, *, told: dict[int, str] | None = None, name: str = "t
     (root.parent / name).write_text("".join(f"{line}\n" for line in lines))
     root.mkdir()
     inputs, parts = cut(root, [root.parent / name], PART_LINES, print)
-    write_plan(root, Plan({}, PART_LINES, tuple(inputs), tuple(parts)))
+    write_plan(root, PartsPlan({}, PART_LINES, tuple(inputs), tuple(parts)))
     return PartFolder.open(root)
 
 

@@ -19,7 +19,7 @@ import torch
 from heedful.data.parts.folder import new_plan_folder
 from heedful.data.parts.plan import (
     PLAN,
-    Plan,
+    PartsPlan,
     Stamp,
     cut,
     raw_lines,
@@ -58,7 +58,7 @@ class BulkTranslation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     alternatives: int = 0
 
     @classmethod
-    def of(cls, plan: Plan) -> Self:
+    def of(cls, plan: PartsPlan) -> Self:
         """What a plan's folder is for."""
         try:
             return msgspec.convert(plan.work, cls)
@@ -153,7 +153,7 @@ def resolved(
 
 def plan_translation(
     root: Path, files: Sequence[Path], part_lines: int, work: BulkTranslation, say: Callable[[str], None]
-) -> Plan:
+) -> PartsPlan:
     """Write the plan of a folder; one that was made by the same command stays, and another one is refused."""
     with new_plan_folder(root):
         if (root / PLAN).exists():
@@ -165,7 +165,7 @@ def plan_translation(
                 f"-o names a new folder"
             )
         inputs, parts = cut(root, files, part_lines, say)
-        plan = Plan(work.as_json(), part_lines, tuple(inputs), tuple(parts))
+        plan = PartsPlan(work.as_json(), part_lines, tuple(inputs), tuple(parts))
         write_plan(root, plan)
         return plan
 
@@ -179,7 +179,7 @@ def _sha256(file: Path) -> str:
     return fingerprint([file])
 
 
-def lines_per_second(folder: Path, plan: Plan, work: BulkTranslation, translator: Translator) -> float:
+def lines_per_second(folder: Path, plan: PartsPlan, work: BulkTranslation, translator: Translator) -> float:
     """Of one worker, by the first lines of ten parts from everywhere."""
     some = range(0, len(plan.parts), max(1, len(plan.parts) // 10))[:10]
     each = -(-TIMED_LINES // len(some))

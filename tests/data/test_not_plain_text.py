@@ -18,10 +18,9 @@ import heedful as package
 from heedful.data.text_files import read_lines
 from heedful.errors import DataError
 from tests import ROOT
-from tests.cli.test_cli import SMALL, TINY, Run, heedful, one_line
+from tests.cli.running import Run, one_line
+from tests.cli.test_cli import SMALL, TINY
 from tests.small_translator import save_translator, small_translator
-
-__all__ = ["heedful"]
 
 NAMES = [
     "srt",

@@ -19,7 +19,15 @@ from hypothesis import strategies as st
 from heedful.data.parts import folder as folders
 from heedful.data.parts.folder import STRIKES, PartFolder
 from heedful.data.parts.join import join_into_file, join_into_folder, refuse_unfinished
-from heedful.data.parts.plan import Plan, cut, part_lines, read_plan, refuse_changed_inputs, refuse_inputs, write_plan
+from heedful.data.parts.plan import (
+    PartsPlan,
+    cut,
+    part_lines,
+    read_plan,
+    refuse_changed_inputs,
+    refuse_inputs,
+    write_plan,
+)
 from heedful.data.parts.status import status_of
 from heedful.data.parts.work import PATIENCE, attempt, share_of, work_through
 from heedful.data.stdio import output_file
@@ -39,7 +47,7 @@ def work(folder: PartFolder, log: Path, numbers: Sequence[int] | None = None) ->
     return told
 
 
-def plan_of(root: Path, *texts: bytes | Path, lines: int = 3) -> Plan:
+def plan_of(root: Path, *texts: bytes | Path, lines: int = 3) -> PartsPlan:
     files = []
     for number, text in enumerate(texts):
         files.append(text if isinstance(text, Path) else root.with_name(f"in{number}"))
@@ -47,7 +55,7 @@ def plan_of(root: Path, *texts: bytes | Path, lines: int = 3) -> Plan:
             files[-1].write_bytes(text)
     root.mkdir(exist_ok=True)
     inputs, parts = cut(root, files, lines, print)
-    plan = Plan({}, lines, tuple(inputs), tuple(parts))
+    plan = PartsPlan({}, lines, tuple(inputs), tuple(parts))
     write_plan(root, plan)
     return plan
 
@@ -82,7 +90,7 @@ def test_a_compressed_file_is_unpacked_once_and_says_how_much_that_takes(tmp_pat
     said: list[str] = []
     (tmp_path / "out").mkdir()
     inputs, parts = cut(tmp_path / "out", [tmp_path / f"in{kind}"], 4, said.append)
-    plan = Plan({}, 4, tuple(inputs), tuple(parts))
+    plan = PartsPlan({}, 4, tuple(inputs), tuple(parts))
     assert "unpacked into" in said[0]
     assert "MB of disk" in said[0]
     (tmp_path / f"in{kind}").unlink()  # nobody needs it any more

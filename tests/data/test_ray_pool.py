@@ -13,7 +13,7 @@ pytest.importorskip("ray", reason="NO test of work by Ray: it is not installed")
 from heedful.data.parts import ray_pool
 from heedful.data.parts.folder import STRIKES, PartFolder
 from heedful.data.parts.ray_pool import Pool, work_on_ray
-from heedful.data.parts.work import Worker
+from heedful.data.parts.work import PartWorker
 from heedful.errors import CheckpointError, DeviceError
 from tests.toy_worker import NUM_PARTS, expected, found, opening, times, toy_folder
 
@@ -71,7 +71,7 @@ def test_four_workers_of_which_some_die_give_the_bytes_of_one(cluster: Any, tmp_
     assert not second.set_aside()
 
 
-def refusing() -> Worker:
+def refusing() -> PartWorker:
     raise CheckpointError("model: no such folder")
 
 

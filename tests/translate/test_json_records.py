@@ -13,11 +13,9 @@ from heedful.translate.alignment import Aligner
 from heedful.translate.engine import SearchOptions
 from heedful.translate.json_records import Details
 from heedful.translate.translation import Translation, Translator
-from tests.cli.test_cli import Run, heedful, one_line
+from tests.cli.running import Run, one_line
 from tests.small_models import TEXT, small_model
 from tests.small_translator import family_translator, save_translator
-
-__all__ = ["heedful"]  # the fixture
 
 ENGINES = ["torch", pytest.param("ctranslate2", marks=pytest.mark.skipif("not has_ctranslate2()"))]
 

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from heedful.cli.commands.options import (
-    FILE,
-)
+from heedful.cli.commands import options
+from heedful.cli.commands.options import FILE
 from heedful.cli.commands.search_flags import (
     alternatives_option,
     output_form,
@@ -25,14 +24,14 @@ from heedful.errors import TrainingError, about, counted
 
 if TYPE_CHECKING:
     from heedful.data.parts.folder import PartFolder
-    from heedful.data.parts.status import Status
+    from heedful.data.parts.status import PartsStatus
     from heedful.translate.bulk import BulkTranslation
 
 PATIENCE_HELP = "A worker that has no line ready for so many seconds is ended."
 out_argument = click.argument("out", type=FILE)
 
 
-class Share(click.ParamType[tuple[int, int]]):
+class ShareType(click.ParamType[tuple[int, int]]):
     """I/N: the parts I, I + N, I + 2 N and so on."""
 
     name = "I/N"
@@ -89,14 +88,16 @@ def plan(
     use_threads(threads)
     translator = Translator.load(*models, device=device, engine=engine, precision=precision)
     how = search_options(translator.options, token_scores=form == "jsonl", **search)
-    how: dict[str, Any] = {
-        "precision": precision,
-        "threads": threads,
-        "form": form,
-        "split": split,
-        "alternatives": alternatives,
-    }
-    work = resolved(translator, models, how, **choices)
+    work = resolved(
+        translator,
+        models,
+        how,
+        precision=precision,
+        threads=threads,
+        form=form,
+        split=split,
+        alternatives=alternatives,
+    )
     made = plan_translation(out, files, part_lines, work, say)
     say(f"{out}: {describe(made)}, by {work.computed_by}")
     say(time_needed(made.num_lines, lines_per_second(out, made, work, translator), threads))
@@ -106,7 +107,7 @@ def plan(
 @out_argument
 @click.option("--workers", type=click.IntRange(1), help="Processes on this machine, or on the cluster (Ray).")
 @click.option("--ray", "address", metavar="ADDRESS", help="HOST:PORT of a Ray cluster, or auto.")
-@click.option("--share", type=Share(), help="The parts I, I + N, … alone, in this process: for array jobs.")
+@click.option("--share", type=ShareType(), help="The parts I, I + N, … alone, in this process: for array jobs.")
 @click.option("--part", type=click.IntRange(0), help="This part alone, in this process.")
 @click.option("--retry", is_flag=True, help="Try parts again that were set aside.")
 @click.option("--patience", type=click.FloatRange(1), default=3600, show_default=True, help=PATIENCE_HELP)
@@ -246,7 +247,7 @@ def _end_cleanly_on_sigterm() -> None:
     signal.signal(signal.SIGTERM, leave)
 
 
-def _status_lines(folder: PartFolder, found: Status) -> list[str]:
+def _status_lines(folder: PartFolder, found: PartsStatus) -> list[str]:
     lines = [
         f"finished   {counted(len(found.finished), 'part')} of {found.num_parts:,}, {found.finished_lines:,} lines"
     ]

@@ -19,7 +19,7 @@ from typing import TypeVar
 import msgspec
 
 from heedful.data.atomic import explained, held, new_files, refuse_full, tidy, write_file
-from heedful.data.parts.plan import PLAN, Plan, read_plan
+from heedful.data.parts.plan import PLAN, PartsPlan, read_plan
 from heedful.errors import CheckpointError, DataError, counted
 
 LOCK, PARTS = ".lock", "parts"
@@ -30,7 +30,7 @@ _TEXT, _RECORD, _TROUBLE = ".txt", ".json", ".error.json"
 Kind = TypeVar("Kind", bound=msgspec.Struct)
 
 
-class Record(msgspec.Struct, frozen=True):
+class PartRecord(msgspec.Struct, frozen=True):
     """A finished part."""
 
     source_lines: int
@@ -44,7 +44,7 @@ class Record(msgspec.Struct, frozen=True):
     computed_by: str
 
 
-class Trouble(msgspec.Struct, frozen=True):
+class PartTrouble(msgspec.Struct, frozen=True):
     """How often a part has failed, or its process has ended, and why."""
 
     strikes: int = 0
@@ -56,7 +56,7 @@ class PartFolder:
     """A folder with a plan."""
 
     root: Path
-    plan: Plan
+    plan: PartsPlan
 
     @classmethod
     def open(cls, root: Path) -> PartFolder:
@@ -85,18 +85,18 @@ class PartFolder:
         done = self.finished() | set(self.set_aside())
         return [number for number in (range(len(self.plan.parts)) if among is None else among) if number not in done]
 
-    def record(self, number: int) -> Record:
+    def record(self, number: int) -> PartRecord:
         """What is known of a finished part."""
-        found = _read(self._path(number, _RECORD), Record)
+        found = _read(self._path(number, _RECORD), PartRecord)
         if found is None:
             raise CheckpointError(f"{self._path(number, _RECORD)}: missing; heedful bulk run {self.root} does the part")
         return found
 
-    def records(self) -> dict[int, Record]:
+    def records(self) -> dict[int, PartRecord]:
         """Of all finished parts."""
         return {number: self.record(number) for number in sorted(self.finished())}
 
-    def write(self, number: int, outputs: Iterable[Iterable[str]], *, cpu: str, computed_by: str) -> Record:
+    def write(self, number: int, outputs: Iterable[Iterable[str]], *, cpu: str, computed_by: str) -> PartRecord:
         """Write a part: the output lines of each of its lines."""
         begin, digest, source_lines, lines, size = time.monotonic(), hashlib.sha256(), 0, 0, 0
         path = self.text(number)
@@ -111,7 +111,7 @@ class PartFolder:
             assert source_lines == self.plan.parts[number].lines, "every line has an output"
         seconds = time.monotonic() - begin
         sizes = source_lines, lines, size, digest.hexdigest(), seconds, time.time()
-        record = Record(*sizes, platform.node(), cpu, computed_by)
+        record = PartRecord(*sizes, platform.node(), cpu, computed_by)
         write_file(self._path(number, _RECORD), msgspec.json.encode(record) + b"\n")
         return record
 
@@ -132,20 +132,20 @@ class PartFolder:
 
     # ----------------------------------------------------------------------------------------------------- strikes
 
-    def trouble(self, number: int) -> Trouble:
+    def trouble(self, number: int) -> PartTrouble:
         """What has gone wrong with a part so far."""
-        return _read(self._path(number, _TROUBLE), Trouble) or Trouble()
+        return _read(self._path(number, _TROUBLE), PartTrouble) or PartTrouble()
 
-    def strike(self, number: int, error: str) -> Trouble:
+    def strike(self, number: int, error: str) -> PartTrouble:
         """One more strike."""
         before = self.trouble(number)
-        return self._put(number, Trouble(before.strikes + 1, (*before.errors, error)))
+        return self._put(number, PartTrouble(before.strikes + 1, (*before.errors, error)))
 
     def forgive(self, number: int) -> None:
         """Take the last strike back."""
         before = self.trouble(number)
         if before.strikes > 1:
-            self._put(number, Trouble(before.strikes - 1, before.errors[:-1]))
+            self._put(number, PartTrouble(before.strikes - 1, before.errors[:-1]))
         else:
             self._path(number, _TROUBLE).unlink(missing_ok=True)
 
@@ -153,12 +153,12 @@ class PartFolder:
         """Take all strikes of a part back."""
         self._path(number, _TROUBLE).unlink(missing_ok=True)
 
-    def set_aside(self) -> dict[int, Trouble]:
+    def set_aside(self) -> dict[int, PartTrouble]:
         """The parts that have failed too often, and why."""
         troubles = {number: self.trouble(number) for number in sorted(self._numbers(_TROUBLE))}
         return {number: each for number, each in troubles.items() if each.strikes >= STRIKES}
 
-    def _put(self, number: int, trouble: Trouble) -> Trouble:
+    def _put(self, number: int, trouble: PartTrouble) -> PartTrouble:
         path = self._path(number, _TROUBLE)
         path.parent.mkdir(parents=True, exist_ok=True)
         write_file(path, msgspec.json.encode(trouble) + b"\n")

@@ -34,7 +34,7 @@ class Stamp(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sha256: str  # of a text file's text, whether it is compressed or not
 
 
-class Input(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class InputFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A text file, and how many lines it has."""
 
     file: Stamp
@@ -42,7 +42,7 @@ class Input(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     text_bytes: int  # unpacked
 
 
-class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class PlannedPart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Some lines of one input; `first_line` is the number of the first of them among the lines of all inputs."""
 
     input: int
@@ -53,13 +53,13 @@ class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sha256: str
 
 
-class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class PartsPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What shall be done, in which parts."""
 
     work: dict[str, Any]
     part_lines: int
-    inputs: tuple[Input, ...]
-    parts: tuple[Part, ...]
+    inputs: tuple[InputFile, ...]
+    parts: tuple[PlannedPart, ...]
     format: int = FORMAT
     version: str = __version__
 
@@ -68,7 +68,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """In all inputs."""
         return sum(each.lines for each in self.inputs)
 
-    def line_in_file(self, part: Part) -> int:
+    def line_in_file(self, part: PlannedPart) -> int:
         """The number of the part's first line in its own file."""
         return part.first_line - sum(each.lines for each in self.inputs[: part.input])
 
@@ -84,7 +84,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return [each.file for each in self.inputs]
 
 
-def read_plan(folder: Path) -> Plan:
+def read_plan(folder: Path) -> PartsPlan:
     """The plan that lies in this folder."""
     try:
         text = (folder / PLAN).read_bytes()
@@ -93,7 +93,7 @@ def read_plan(folder: Path) -> Plan:
             f"{folder}: holds no {PLAN}; heedful bulk plan FILES -m MODEL -o {folder} makes one"
         ) from None
     try:
-        plan = msgspec.json.decode(text, type=Plan)
+        plan = msgspec.json.decode(text, type=PartsPlan)
     except msgspec.DecodeError as error:
         raise CheckpointError(
             f"{folder / PLAN}: damaged, or of another version ({error}); plan in a new folder"
@@ -103,7 +103,7 @@ def read_plan(folder: Path) -> Plan:
     return plan
 
 
-def write_plan(folder: Path, plan: Plan) -> None:
+def write_plan(folder: Path, plan: PartsPlan) -> None:
     """Write plan.json, whole or not at all."""
     with explained(folder / PLAN, CheckpointError):
         write_file(folder / PLAN, msgspec.json.format(msgspec.json.encode(plan), indent=1) + b"\n")
@@ -125,10 +125,10 @@ def refuse_inputs(files: Sequence[Path]) -> None:
 
 def cut(
     folder: Path, files: Sequence[Path], part_lines: int, say: Callable[[str], None]
-) -> tuple[list[Input], list[Part]]:
+) -> tuple[list[InputFile], list[PlannedPart]]:
     """The inputs and their parts. Every file is read once."""
-    inputs: list[Input] = []
-    parts: list[Part] = []
+    inputs: list[InputFile] = []
+    parts: list[PlannedPart] = []
     for file in files:
         cutter = _Cutter(len(inputs), sum(each.lines for each in inputs), part_lines, str(file))
         if is_compressed(file):
@@ -138,7 +138,7 @@ def cut(
                 for _ in cutter.texts(lines):
                     pass
         parts += cutter.parts
-        inputs.append(Input(stamp(file, cutter.digest.hexdigest()), cutter.lines, cutter.offset))
+        inputs.append(InputFile(stamp(file, cutter.digest.hexdigest()), cutter.lines, cutter.offset))
     if not parts:
         raise DataError(f"{', '.join(map(str, files))}: no line in {'it' if len(files) == 1 else 'them'}")
     return inputs, parts
@@ -151,7 +151,7 @@ class _Cutter:
         self.number, self.first_line, self.part_lines, self.name = number, first_line, part_lines, name
         self.lines = self.offset = 0
         self.digest = hashlib.sha256()
-        self.parts: list[Part] = []
+        self.parts: list[PlannedPart] = []
 
     def texts(self, lines: Iterable[bytes]) -> Iterator[bytes]:
         """The bytes of each part, in order."""
@@ -162,7 +162,7 @@ class _Cutter:
             self.digest.update(text)
             digest = hashlib.sha256(text).hexdigest()
             begin = self.first_line + self.lines
-            self.parts.append(Part(self.number, self.offset, len(text), begin, len(some), digest))
+            self.parts.append(PlannedPart(self.number, self.offset, len(text), begin, len(some), digest))
             self.lines += len(some)
             self.offset += len(text)
             yield text
@@ -205,7 +205,7 @@ def text_file(folder: Path, number: int) -> Path:
     return folder / INPUTS / f"{number:05d}.txt"
 
 
-def part_lines(folder: Path, plan: Plan, number: int) -> list[str]:
+def part_lines(folder: Path, plan: PartsPlan, number: int) -> list[str]:
     """The lines of a part; an error if they are not those that were planned."""
     part = plan.parts[number]
     name, raw = plan.inputs[part.input].file.path, raw_lines(folder, plan, number)
@@ -218,7 +218,7 @@ def part_lines(folder: Path, plan: Plan, number: int) -> list[str]:
     return list(decode_lines(io.BytesIO(raw), name, first=first))
 
 
-def raw_lines(folder: Path, plan: Plan, number: int) -> bytes:
+def raw_lines(folder: Path, plan: PartsPlan, number: int) -> bytes:
     """The bytes of a part."""
     part = plan.parts[number]
     name = Path(plan.inputs[part.input].file.path)
@@ -250,7 +250,7 @@ def refuse_changes(stamps: Iterable[Stamp], digest: Callable[[Path], str], kind:
             raise kind(f"{path}: has changed since the plan was made; bring it back, or plan in a new folder")
 
 
-def refuse_changed_inputs(folder: Path, plan: Plan) -> None:
+def refuse_changed_inputs(folder: Path, plan: PartsPlan) -> None:
     """Refuse to go on with other text; of a compressed file the folder has the text."""
     for number, each in enumerate(plan.inputs):
         if is_compressed(Path(each.file.path)):
@@ -266,6 +266,6 @@ def _text_sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def describe(plan: Plan) -> str:
+def describe(plan: PartsPlan) -> str:
     """What there is to do, in words."""
     return f"{counted(plan.num_lines, 'line')} in {counted(len(plan.parts), 'part')}"

@@ -22,7 +22,7 @@ from typing import Any
 
 from heedful.config.optional_packages import install_line
 from heedful.data.parts.folder import STRIKES, PartFolder
-from heedful.data.parts.work import ENDED, Opening, Worker, do_part, is_no_fault_of_the_part, one_line
+from heedful.data.parts.work import ENDED, Opening, PartWorker, do_part, is_no_fault_of_the_part, one_line
 from heedful.errors import DeviceError, HeedfulError
 
 POLL_SECONDS = 5.0
@@ -47,7 +47,7 @@ class PartActor:
 
     def __init__(self, root: Path, open_worker: Opening, patience: float) -> None:
         self.root, self.open_worker, self.patience = root, open_worker, patience
-        self.worker: Worker | None = None
+        self.worker: PartWorker | None = None
 
     def open(self) -> str:
         """Open the worker, and the folder; returns which machine this is."""

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from heedful.data.parts.folder import PartFolder, Record, Trouble
+from heedful.data.parts.folder import PartFolder, PartRecord, PartTrouble
 
 RECENT_SECONDS = 1800.0  # the speed is that of the parts that were finished so long before the last one
 
 
 @dataclass(frozen=True, slots=True)
-class Status:
+class PartsStatus:
     """Parts and lines, and what is known of their speed."""
 
     num_parts: int
-    finished: dict[int, Record]
-    set_aside: dict[int, Trouble]
+    finished: dict[int, PartRecord]
+    set_aside: dict[int, PartTrouble]
     finished_lines: int
     missing_lines: int  # of parts that are not set aside
     lines_per_second: float  # of all workers together; 0: not known
@@ -36,17 +36,17 @@ class Status:
         return sorted({record.cpu for record in self.finished.values()})
 
 
-def status_of(folder: PartFolder) -> Status:
+def status_of(folder: PartFolder) -> PartsStatus:
     """As the files say."""
     finished, parts = folder.records(), folder.plan.parts
     set_aside = {number: each for number, each in folder.set_aside().items() if number not in finished}
     done = sum(parts[number].lines for number in finished)
     failed = sum(parts[number].lines for number in set_aside)
     missing = folder.plan.num_lines - done - failed
-    return Status(len(parts), finished, set_aside, done, missing, _speed(list(finished.values())))
+    return PartsStatus(len(parts), finished, set_aside, done, missing, _speed(list(finished.values())))
 
 
-def _speed(records: list[Record]) -> float:
+def _speed(records: list[PartRecord]) -> float:
     if not records:
         return 0.0
     end = max(record.finished for record in records)

@@ -24,7 +24,7 @@ ENDED = "the process ended while it was at work on this part"
 Item = TypeVar("Item")
 
 
-class Worker(Protocol):
+class PartWorker(Protocol):
     """What does the work on lines; it is opened once, which may take long."""
 
     computed_by: str
@@ -34,7 +34,7 @@ class Worker(Protocol):
         ...
 
 
-Opening = Callable[[], Worker]
+Opening = Callable[[], PartWorker]
 
 
 def work_through(
@@ -54,7 +54,7 @@ def work_through(
             waiting.append(number)
 
 
-def attempt(folder: PartFolder, number: int, worker: Worker, patience: float) -> bool:
+def attempt(folder: PartFolder, number: int, worker: PartWorker, patience: float) -> bool:
     """Do a part; false, if it failed by its own fault."""
     folder.strike(number, ENDED)
     try:
@@ -72,7 +72,7 @@ def attempt(folder: PartFolder, number: int, worker: Worker, patience: float) ->
     return True
 
 
-def do_part(folder: PartFolder, number: int, worker: Worker, patience: float) -> None:
+def do_part(folder: PartFolder, number: int, worker: PartWorker, patience: float) -> None:
     """Write the part. A process that is stuck in it for so many seconds ends."""
     lines = part_lines(folder.root, folder.plan, number)
     outputs = worker.outputs(lines, folder.plan.parts[number].first_line)
