@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from heedful.data.parts.folder import PartFolder
+from heedful.data.parts.folder import LineOutput, PartFolder
 from heedful.data.parts.plan import PartsPlan, cut, write_plan
 from heedful.data.parts.work import Opening
 
@@ -38,11 +38,11 @@ class ToyWorker:
         self.note(what)
         return before
 
-    def outputs(self, lines: Sequence[str], first_line: int) -> Iterator[Sequence[str]]:
+    def outputs(self, lines: Sequence[str], first_line: int) -> Iterator[LineOutput]:
         self.note(f"begun-{first_line // PART_LINES}")
         for line in lines:
             self.obey(line)
-            yield [line.upper()]
+            yield LineOutput([line.upper()])
         if "die at the end" in lines and not self.has_happened("died at the end"):
             os.kill(os.getpid(), signal.SIGKILL)
 

@@ -76,8 +76,19 @@ class Pace:
 
     def __init__(self, total: int | None, thing: str) -> None:
         self.total, self.thing, self.done = total, thing, 0
+        self.before = 0
         self.begin = self.last = time.monotonic()
         self.is_live = sys.stderr is not None and sys.stderr.isatty()
+
+    def skip(self, count: int) -> None:
+        """So many were done before, which say nothing of the speed."""
+        self.done += count
+        self.before += count
+
+    def close(self) -> None:
+        """Leave no half line on the terminal."""
+        if self.is_live:
+            print("\r\x1b[K", end="", file=forgiving_stderr(), flush=True)
 
     def add(self, count: int) -> None:
         """So many more are done."""
@@ -85,16 +96,12 @@ class Pace:
         now = time.monotonic()
         if now - self.last >= (LIVE_SECONDS if self.is_live else MINUTE):
             self.last = now
-            print(
-                f"\r{self.line(now)}\x1b[K" if self.is_live else self.line(now),
-                end="" if self.is_live else "\n",
-                file=forgiving_stderr(),
-                flush=True,
-            )
+            text, end = (f"\r{self.line(now)}\x1b[K", "") if self.is_live else (self.line(now), "\n")
+            print(text, end=end, file=forgiving_stderr(), flush=True)
 
     def line(self, now: float) -> str:
         """How many, how fast, and how long it takes where that is known."""
-        rate = self.done / max(now - self.begin, 1e-3)
+        rate = (self.done - self.before) / max(now - self.begin, 1e-3)
         of = f" of {self.total:,}" if self.total is not None else ""
         left = f", {about((self.total - self.done) / rate)} left" if self.total is not None and rate else ""
         return f"{self.done:,}{of} {self.thing}s, {rate:,.1f} {self.thing}s/s{left}"

@@ -84,7 +84,7 @@ def output_file(path: Path | None) -> Iterator[TextIO]:
     with ExitStack() as stack:
         stack.enter_context(explained(path, DataError))
         refuse_missing_library(path)
-        written = path if _is_special(path) else stack.enter_context(new_files([path.resolve()]))[0]
+        written = path if is_special(path) else stack.enter_context(new_files([path.resolve()]))[0]
         packed = stack.enter_context(packed_writer(written, path))
         yield stack.enter_context(TextIOWrapper(packed, encoding="utf-8", newline="\n"))
 
@@ -96,6 +96,6 @@ def _stdout() -> TextIO:
     return sys.stdout
 
 
-def _is_special(path: Path) -> bool:
+def is_special(path: Path) -> bool:
     """Whether it is a pipe, a device, a folder (which cannot be opened), or a name in /dev or /proc."""
     return path.exists() and (not path.is_file() or path.absolute().parts[1] in ("dev", "proc"))

@@ -131,6 +131,15 @@ def text_digest(path: Path) -> tuple[int, str]:
     return num_lines + (last != b"\n"), digest.hexdigest()
 
 
+def count_lines(path: Path) -> int:
+    """How many lines a file has."""
+    num_lines, last = 0, b"\n"
+    with open_text(path) as file:
+        while block := file.read(_BLOCK_BYTES):
+            num_lines, last = num_lines + block.count(b"\n"), block[-1:]
+    return num_lines + (last != b"\n")
+
+
 def refuse_odd_names(names: Iterable[str]) -> None:
     """Refuse names that are not UTF-8: config.toml, safetensors and cards cannot hold them."""
     for name in names:

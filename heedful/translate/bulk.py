@@ -16,7 +16,7 @@ from typing import Any, Self
 import msgspec
 import torch
 
-from heedful.data.parts.folder import new_plan_folder
+from heedful.data.parts.folder import LineOutput, new_plan_folder
 from heedful.data.parts.plan import (
     PLAN,
     PartsPlan,
@@ -83,31 +83,36 @@ class BulkTranslation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class BulkTranslator:
     """A worker: the model, loaded once."""
 
-    def __init__(self, work: BulkTranslation) -> None:
+    def __init__(self, work: BulkTranslation, translator: Translator | None = None) -> None:
         self.work = work
+        self.translator = translator or self._loaded(work)
+        self.computed_by = work.computed_by
+        self.details = self._details(Path(work.models[0])) if work.form == "jsonl" else None
+
+    def _loaded(self, work: BulkTranslation) -> Translator:
         work.refuse_other_model()
         use_threads(work.threads)
         models = [Path(model) for model in work.models]
-        self.translator = Translator.load(*models, device=work.device, engine=work.engine, precision=work.precision)
-        self.computed_by = computed_by(self.translator, work.options)
-        if self.computed_by != work.computed_by:
+        translator = Translator.load(*models, device=work.device, engine=work.engine, precision=work.precision)
+        here = computed_by(translator, work.options)
+        if here != work.computed_by:
             raise ConfigError(
-                f"the plan is for {work.computed_by}, and this machine would compute with {self.computed_by}; "
+                f"the plan is for {work.computed_by}, and this machine would compute with {here}; "
                 f"leave it out, or plan in a new folder with --engine, --device and --precision that all machines have"
             )
-        self.details = self._details(models[0]) if work.form == "jsonl" else None
+        return translator
 
     def _details(self, model: Path) -> Details:
         aligner = Aligner.load(model, device=self.work.device)
         return Details(self.translator, aligner, self.work.alternatives, self.work.options)
 
-    def outputs(self, lines: Sequence[str], first_line: int) -> Iterator[Sequence[str]]:
-        """The lines that are written for each line."""
+    def outputs(self, lines: Sequence[str], first_line: int) -> Iterator[LineOutput]:
+        """What is written for each line."""
         found = self.translator.translate_lines(
             lines, options=self.work.options, split=self.work.split, first_line=first_line, first_window=WINDOW
         )
         for number, translation in enumerate(found, first_line):
-            yield formatted(self.work.form, number, translation, self.details)
+            yield LineOutput(formatted(self.work.form, number, translation, self.details), translation.is_cut)
 
 
 def use_threads(threads: int) -> None:

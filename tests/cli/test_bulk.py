@@ -10,11 +10,15 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from heedful.cli import progress
+from heedful.translate.translation import Translation, Translator
 from tests import ROOT
 from tests.cli.running import Run, one_line
 from tests.small_models import TEXT, small_model
@@ -186,3 +190,67 @@ def test_a_part_that_fails_is_told_by_status_and_exit_code_and_may_be_tried_agai
     assert "part 3: RuntimeError: no good" in heedful("bulk", "status", out).out
     assert heedful("bulk", "run", out, "--part", 3).code == 1, "it stays aside"
     assert heedful("bulk", "run", out, "--part", 3, "--retry").code == 0
+
+
+# --------------------------------------------------------------------------------------------- translate, gone on with
+
+
+@pytest.mark.slow
+def test_a_killed_translation_goes_on_and_is_that_of_one_run(
+    heedful: Run, model: Path, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("heedful.translate.resumable.PART_LINES", 20)
+    options = ("-m", model, text, "--engine", "torch", "--beam-size", 2)
+    translated = Translator.translate_lines
+    begun: list[int] = []
+
+    def interrupted_in_the_fourth_part(self: Translator, lines: Sequence[str], **how: Any) -> Iterator[Translation]:
+        begun.append(how["first_line"])
+        if len(begun) == 4:
+            raise KeyboardInterrupt
+        return translated(self, lines, **how)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Translator, "translate_lines", interrupted_in_the_fourth_part)
+        stopped = heedful("translate", *options, "-o", tmp_path / "out.de")
+        assert stopped.code == 130
+        assert "the same command with --resume goes on" in stopped.err
+        assert not (tmp_path / "out.de").exists()
+        other = heedful("translate", *options, "-o", tmp_path / "out.de", "--resume", "--alpha", 0.1)
+        assert "comes from another text, model or search; leave --resume out to begin anew" in one_line(other)
+        assert heedful("translate", *options, "-o", tmp_path / "out.de", "--resume").code == 0
+    assert begun == [0, 20, 40, 60, *range(60, NUM_LINES, 20)], "what was done is not done again"
+    monkeypatch.setattr("heedful.translate.resumable.PART_LINES", 10_000)
+    assert heedful("translate", *options, "-o", tmp_path / "whole.de").code == 0
+    assert (tmp_path / "out.de").read_bytes() == (tmp_path / "whole.de").read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out.de", "whole.de"], "and nothing is left over"
+
+
+def test_what_cannot_be_gone_on_with_is_refused(heedful: Run, model: Path, text: Path, tmp_path: Path) -> None:
+    for options in (
+        [text],
+        [text, "-o", "-"],
+        ["-o", tmp_path / "out"],
+        [text, "-o", tmp_path / "out", "--prefix", text],
+    ):
+        refused = one_line(heedful("translate", "-m", model, "--resume", *options))
+        assert "--resume takes a FILE and an output (-o FILE)" in refused
+
+
+def test_the_pace_of_long_work_is_a_line_a_minute_with_the_time_that_is_left(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    pace, unknown = progress.Pace(1000, "line"), progress.Pace(None, "line")
+    pace.skip(400)
+    for _ in range(200):
+        now += 1.0
+        pace.add(2)
+    told = capsys.readouterr().err.splitlines()
+    assert told == [
+        f"{400 + 2 * n:,} of 1,000 lines, 2.0 lines/s, {left} left"
+        for n, left in ((60, "4 minutes"), (120, "3 minutes"), (180, "2 minutes"))
+    ]
+    unknown.add(50)
+    assert capsys.readouterr().err == "50 lines, 0.2 lines/s\n"

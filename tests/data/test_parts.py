@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful.data.parts import folder as folders
-from heedful.data.parts.folder import STRIKES, PartFolder
+from heedful.data.parts.folder import STRIKES, LineOutput, PartFolder
 from heedful.data.parts.join import join_into_file, join_into_folder, refuse_unfinished
 from heedful.data.parts.plan import (
     PartsPlan,
@@ -246,9 +246,9 @@ def test_whoever_interrupts_the_work_is_not_the_parts_fault(tmp_path: Path) -> N
     folder = toy_folder(tmp_path / "out")
 
     class Interrupted(ToyWorker):
-        def outputs(self, lines: Sequence[str], first_line: int) -> Iterator[Sequence[str]]:
+        def outputs(self, lines: Sequence[str], first_line: int) -> Iterator[LineOutput]:
             raise KeyboardInterrupt
-            yield []
+            yield LineOutput([])
 
     with pytest.raises(KeyboardInterrupt):
         attempt(folder, 0, Interrupted(tmp_path / "log"), PATIENCE)

@@ -258,6 +258,8 @@ def _status_lines(folder: PartFolder, found: PartsStatus) -> list[str]:
         lines.append(f"speed      {found.lines_per_second:,.1f} lines/s by all workers together")
     if found.missing and found.seconds_left is not None:
         lines.append(f"time left  {about(found.seconds_left)}")
+    if found.cut_lines:
+        lines.append(f"too long   {counted(found.cut_lines, 'line')}: cut, translated in pieces and joined")
     if len(found.cpus) > 1:
         lines.append(
             f"warning    computed on {len(found.cpus)} kinds of CPU, whose bytes may differ: {'; '.join(found.cpus)}"

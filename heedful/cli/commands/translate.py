@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
 from itertools import combinations
@@ -26,6 +27,7 @@ from heedful.errors import counted
 
 if TYPE_CHECKING:
     from heedful.translate.alignment import Aligner
+    from heedful.translate.bulk import BulkTranslation
     from heedful.translate.engine import SearchOptions
     from heedful.translate.json_records import Details
     from heedful.translate.translation import Translation, Translator
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
 @options.split
 @click.option("--alignments", type=FILE, help="Write word alignments here, as Pharaoh does: 0-0 1-2.")
 @alternatives_option
+@click.option("--resume", is_flag=True, help="Go on with the output that a killed run has left half written.")
 @options.engine
 @options.precision
 @options.device
@@ -53,6 +56,7 @@ def translate(
     split: bool,
     alignments: Path | None,
     alternatives: int,
+    resume: bool,
     engine: str,
     precision: str,
     device: str,
@@ -60,9 +64,13 @@ def translate(
 ) -> None:
     """Translate FILE (- is stdin): one line out for each line in, in order, and nothing else.
 
-    A line is translated sentence by sentence.
+    A line is translated sentence by sentence. A long file that goes into a file is translated in parts: what a killed
+    run has done is kept, and --resume goes on with it.
     """
+    import torch
+
     from heedful.data.stdio import input_lines
+    from heedful.translate.bulk import resolved
     from heedful.translate.json_records import Details
     from heedful.translate.translation import Translator
 
@@ -70,24 +78,101 @@ def translate(
     refuse_what_would_not_count(search)
     _refuse_to_overwrite({"FILE": file, "--prefix": prefix, "-o": output, "--alignments": alignments})
     _check_text(file, prefix)
+    num_lines = _num_lines(file)
+    in_parts = _is_resumable(file, output, prefix, alignments, resume, num_lines)
     translator = Translator.load(*models, device=device, engine=engine, precision=precision)
     _note_unfinished(models)
     note_engine(translator)
     gc.freeze()  # what was loaded stays: nobody need look through it for garbage, again and again
     how = search_options(translator.options, token_scores=form == "jsonl", **search)
+    if in_parts:
+        work = resolved(
+            translator,
+            models,
+            how,
+            precision=precision,
+            threads=torch.get_num_threads(),
+            form=form,
+            split=split,
+            alternatives=alternatives,
+        )
+        _translate_in_parts(translator, work, file, in_parts, resume, num_lines)
+        return
     details = None
     if alignments or form == "jsonl":
         aligner = _aligner(models[0], device, is_needed=alignments is not None)
         details = Details(translator, aligner, alternatives, how)
     prefixes = input_lines(prefix) if prefix else None
     translations = _translations(translator, file, how, prefixes, split)
-    cut = write_translations(translations, form, output, alignments, details)
+    cut = write_translations(_shown(translations, file, output, num_lines), form, output, alignments, details)
     if cut:
         limit, what = translator.config.data.max_length, "with a sentence longer" if split else "longer"
         say(
             f"{counted(len(cut), 'line')} {what} than data.max_length = {limit} pieces of the model, "
             f"the first is line {cut[0]:,}: cut there, translated in parts and joined"
         )
+
+
+def _num_lines(file: Path) -> int | None:
+    """Of a plain file; others cannot be read twice, or only slowly."""
+    from heedful.data.compression import is_compressed
+    from heedful.data.text_files import count_lines
+
+    return count_lines(file) if file.is_file() and not is_compressed(file) else None
+
+
+def _is_resumable(
+    file: Path, output: Path | None, prefix: Path | None, alignments: Path | None, resume: bool, num_lines: int | None
+) -> Path | None:
+    """The output, if a killed run can go on with it, and it is long enough or shall be gone on with."""
+    from heedful.data.stdio import STDOUT, is_special
+    from heedful.translate.resumable import PART_LINES
+
+    is_able = file.is_file() and not (prefix or alignments or output in (None, STDOUT))
+    if output is None or not is_able or is_special(output):
+        if resume:
+            raise click.UsageError("--resume takes a FILE and an output (-o FILE), and no --prefix and --alignments")
+        return None
+    return output if resume or (num_lines or 0) > PART_LINES else None
+
+
+def _translate_in_parts(
+    translator: Translator, work: BulkTranslation, file: Path, output: Path, resume: bool, num_lines: int | None
+) -> None:
+    from heedful.cli.progress import Pace
+    from heedful.translate.resumable import ResumableTranslation
+
+    pace = Pace(num_lines, "line")
+    try:
+        cut = ResumableTranslation(file, output, work, resume).run(
+            translator, say=say, found=pace.skip, translated=pace.add
+        )
+    except KeyboardInterrupt:
+        say(f"{output} is not written yet; the same command with --resume goes on")
+        raise
+    finally:
+        pace.close()
+    if cut:
+        say(f"{counted(cut, 'line')} too long for the model: cut there, translated in parts and joined")
+
+
+def _shown(
+    translations: Iterator[Translation], file: Path, output: Path | None, num_lines: int | None
+) -> Iterator[Translation]:
+    """The same; how far they are is told, unless they are on the terminal themselves."""
+    from heedful.cli.progress import Pace
+    from heedful.data.stdio import STDIN
+
+    if sys.stdout is not None and sys.stdout.isatty() and (output is None or file == STDIN):
+        yield from translations
+        return
+    pace = Pace(num_lines, "line")
+    try:
+        for translation in translations:
+            yield translation
+            pace.add(1)
+    finally:
+        pace.close()
 
 
 def _note_unfinished(models: tuple[Path, ...]) -> None:

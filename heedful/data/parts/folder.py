@@ -10,11 +10,11 @@ from __future__ import annotations
 import hashlib
 import platform
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -30,6 +30,13 @@ _TEXT, _RECORD, _TROUBLE = ".txt", ".json", ".error.json"
 Kind = TypeVar("Kind", bound=msgspec.Struct)
 
 
+class LineOutput(NamedTuple):
+    """What is written for a line."""
+
+    lines: Sequence[str]
+    is_cut: bool = False  # the line was too long, and was done in pieces
+
+
 class PartRecord(msgspec.Struct, frozen=True):
     """A finished part."""
 
@@ -42,6 +49,7 @@ class PartRecord(msgspec.Struct, frozen=True):
     host: str
     cpu: str
     computed_by: str
+    cut_lines: int = 0  # of the source
 
 
 class PartTrouble(msgspec.Struct, frozen=True):
@@ -96,22 +104,22 @@ class PartFolder:
         """Of all finished parts."""
         return {number: self.record(number) for number in sorted(self.finished())}
 
-    def write(self, number: int, outputs: Iterable[Iterable[str]], *, cpu: str, computed_by: str) -> PartRecord:
-        """Write a part: the output lines of each of its lines."""
-        begin, digest, source_lines, lines, size = time.monotonic(), hashlib.sha256(), 0, 0, 0
+    def write(self, number: int, outputs: Iterable[LineOutput], *, cpu: str, computed_by: str) -> PartRecord:
+        """Write a part: the output of each of its lines."""
+        begin, digest, source_lines, lines, size, cut_lines = time.monotonic(), hashlib.sha256(), 0, 0, 0, 0
         path = self.text(number)
         path.parent.mkdir(parents=True, exist_ok=True)
         with new_files([path]) as (temporary,), temporary.open("wb") as file:
             for output in outputs:
-                text = [f"{line}\n".encode() for line in output]
-                source_lines, lines = source_lines + 1, lines + len(text)
+                text = [f"{line}\n".encode() for line in output.lines]
+                source_lines, lines, cut_lines = source_lines + 1, lines + len(text), cut_lines + output.is_cut
                 for line in text:
                     size += file.write(line)
                     digest.update(line)
             assert source_lines == self.plan.parts[number].lines, "every line has an output"
         seconds = time.monotonic() - begin
         sizes = source_lines, lines, size, digest.hexdigest(), seconds, time.time()
-        record = PartRecord(*sizes, platform.node(), cpu, computed_by)
+        record = PartRecord(*sizes, platform.node(), cpu, computed_by, cut_lines)
         write_file(self._path(number, _RECORD), msgspec.json.encode(record) + b"\n")
         return record
 

@@ -31,6 +31,11 @@ class PartsStatus:
         return self.missing_lines / self.lines_per_second if self.lines_per_second else None
 
     @property
+    def cut_lines(self) -> int:
+        """How many lines of the finished parts were too long, and done in pieces."""
+        return sum(record.cut_lines for record in self.finished.values())
+
+    @property
     def cpus(self) -> list[str]:
         """The kinds of CPU that finished parts were computed on."""
         return sorted({record.cpu for record in self.finished.values()})

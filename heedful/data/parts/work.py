@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from heedful.data.parts.folder import STRIKES, PartFolder
+from heedful.data.parts.folder import STRIKES, LineOutput, PartFolder
 from heedful.data.parts.plan import part_lines
 from heedful.errors import CheckpointError, DataError, DivergedError
 
@@ -29,8 +29,8 @@ class PartWorker(Protocol):
 
     computed_by: str
 
-    def outputs(self, lines: Sequence[str], first_line: int) -> Iterator[Sequence[str]]:
-        """The output lines of each line; `first_line` is the number of the first one in the whole input."""
+    def outputs(self, lines: Sequence[str], first_line: int) -> Iterator[LineOutput]:
+        """The output of each line; `first_line` is the number of the first one in the whole input."""
         ...
 
 
