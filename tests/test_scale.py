@@ -20,8 +20,9 @@ FUNCTIONS = (
     f'heedful() {{ "{sys.executable}" -m heedful "$@"; }}\n'
     f'torchrun() {{ "{sys.executable}" -m torch.distributed.run "$@"; }}\n'
 )
-SMALL = " --device cpu --set data.max_length=40 --preset tiny --steps 3 --set tokenizer.vocab_size=300 --set train.batch_tokens=256"
-SIZES = " --set model.d_model=16 --set model.d_ff=32 --set model.num_layers=1 --set train.checkpoint_steps=3"
+SMALL = " --device cpu --preset tiny --steps 3 --set data.max_length=40 --set tokenizer.vocab_size=304"
+SIZES = " --set train.batch_tokens=256 --set model.d_model=16 --set model.d_ff=32 --set model.num_layers=1"
+SAVED = " --set train.checkpoint_steps=3"
 LONG = 300
 
 
@@ -59,7 +60,7 @@ def test_the_command_for_two_machines_gives_the_weights_of_one_process(tmp_path:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = block("torchrun --nnodes 2").rstrip() + SMALL + SIZES
+    command = block("torchrun --nnodes 2").rstrip() + SMALL + SIZES + SAVED
     on_both = command.replace("HOST:29500", f"127.0.0.1:{port}")
     nodes = [start(on_both, tmp_path) for _ in range(2)]
     for node in nodes:

@@ -76,7 +76,13 @@ class BulkTranslation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return partial(BulkTranslator, self)
 
     def refuse_other_model(self) -> None:
-        """Refuse a model that has changed since the plan was made."""
+        """Refuse a model that has changed since the plan was made, or a run that has another one by now."""
+        planned = [Path(each.path) for each in self.model_files]
+        if planned != [file.absolute() for model in self.models for file in _files(Path(model))]:
+            raise CheckpointError(
+                f"{self.models[0]}: translated with {planned[0]} when the plan was made, and has another model now; "
+                f"plan in a new folder, best with a model folder, which stays as it is"
+            )
         refuse_changes(self.model_files, _sha256, CheckpointError)
 
 

@@ -155,7 +155,22 @@ def test_another_text_or_model_is_refused(heedful: Run, model: Path, tmp_path: P
     config.write_text(config.read_text() + "\n")
     assert "config.toml: has changed since the plan was made" in one_line(heedful("bulk", "run", tmp_path / "out"))
     shutil.rmtree(tmp_path / "model")
-    assert "model.safetensors: cannot be read" in one_line(heedful("bulk", "run", tmp_path / "out"))
+    assert "model: no such folder" in one_line(heedful("bulk", "run", tmp_path / "out"))
+
+
+@pytest.mark.slow
+def test_a_run_that_goes_on_after_the_plan_was_made_is_refused(heedful: Run, model: Path, tmp_path: Path) -> None:
+    for step in (1, 2):
+        shutil.copytree(model, tmp_path / f"run/checkpoints/step-0000000{step}")
+        shutil.copy(model / "config.toml", tmp_path / "run/config.toml")
+        shutil.copy(model / "tokenizer.model", tmp_path / "run/tokenizer.model")
+        for name in ("config.toml", "tokenizer.model"):
+            (tmp_path / f"run/checkpoints/step-0000000{step}" / name).unlink()
+        if step == 1:
+            (tmp_path / "in").write_text("the cat\n")
+            plan = ["bulk", "plan", tmp_path / "in", "-m", tmp_path / "run", "-o", tmp_path / "out"]
+            assert heedful(*plan, "--engine", "torch").code == 0
+    assert "and has another model now; plan in a new folder" in one_line(heedful("bulk", "run", tmp_path / "out"))
 
 
 def test_a_compressed_file_comes_out_compressed(heedful: Run, model: Path, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from heedful.cli.commands.search_flags import (
     search_flags,
     search_options,
 )
+from heedful.cli.commands.translate import note_engine, note_unfinished
 from heedful.cli.messages import say
 from heedful.errors import TrainingError, about, counted
 
@@ -87,6 +88,8 @@ def plan(
     refuse_inputs(files)
     use_threads(threads)
     translator = Translator.load(*models, device=device, engine=engine, precision=precision)
+    note_unfinished(models)
+    note_engine(translator)
     how = search_options(translator.options, token_scores=form == "jsonl", **search)
     work = resolved(
         translator,
@@ -132,7 +135,7 @@ def run(
     with folder.held(shared=share is not None or part is not None):
         _refuse_changes(folder, work)
         if retry:
-            for number in folder.set_aside():
+            for number in folder.set_aside().keys() & set(numbers):
                 folder.forget_trouble(number)
         _do(folder, work, folder.unfinished(numbers), workers, address, patience)
     _report(folder, numbers)
@@ -201,7 +204,7 @@ def _do(
     from heedful.data.parts.ray_pool import Pool, work_on_ray
     from heedful.data.parts.work import work_through
 
-    done = _teller(folder, len(numbers))
+    done = _teller(folder, numbers)
     if not numbers:
         return
     if workers or address:
@@ -213,11 +216,11 @@ def _do(
         work_through(folder, numbers, work.opening, patience=patience, done=done)
 
 
-def _teller(folder: PartFolder, num_parts: int) -> Callable[[int], None]:
+def _teller(folder: PartFolder, numbers: Sequence[int]) -> Callable[[int], None]:
     """Says how far we are, a line a minute."""
     from heedful.cli.progress import Pace
 
-    pace = Pace(sum(folder.plan.parts[number].lines for number in folder.unfinished()), "line")
+    pace = Pace(sum(folder.plan.parts[number].lines for number in numbers), "line")
 
     def done(number: int) -> None:
         pace.add(folder.plan.parts[number].lines)

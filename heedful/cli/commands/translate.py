@@ -81,7 +81,7 @@ def translate(
     num_lines = _num_lines(file)
     in_parts = _is_resumable(file, output, prefix, alignments, resume, num_lines)
     translator = Translator.load(*models, device=device, engine=engine, precision=precision)
-    _note_unfinished(models)
+    note_unfinished(models)
     note_engine(translator)
     gc.freeze()  # what was loaded stays: nobody need look through it for garbage, again and again
     how = search_options(translator.options, token_scores=form == "jsonl", **search)
@@ -175,7 +175,8 @@ def _shown(
         pace.close()
 
 
-def _note_unfinished(models: tuple[Path, ...]) -> None:
+def note_unfinished(models: tuple[Path, ...]) -> None:
+    """Say which of the models are of runs that have not ended."""
     from heedful.model.checkpoint import steps_so_far
 
     for model in models:

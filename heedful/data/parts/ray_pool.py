@@ -218,8 +218,7 @@ def _where(pool: Pool) -> dict[str, Any]:
     if pool.address:
         return {"address": pool.address}
     cpus = max(1, pool.workers) * pool.threads
-    gpus = {"num_gpus": pool.workers} if pool.on_gpu else {}
-    return {"address": "local", "num_cpus": cpus, "include_dashboard": False} | gpus
+    return {"address": "local", "num_cpus": cpus, "include_dashboard": False}
 
 
 def _remedy(pool: Pool) -> str:
