@@ -21,7 +21,7 @@ FUNCTIONS = (
     f'torchrun() {{ "{sys.executable}" -m torch.distributed.run "$@"; }}\n'
 )
 SMALL = " --device cpu --preset tiny --steps 3 --set data.max_length=40 --set tokenizer.vocab_size=304"
-SIZES = " --set train.batch_tokens=256 --set model.d_model=16 --set model.d_ff=32 --set model.num_layers=1"
+SIZES = " --set train.batch_tokens=512 --set model.d_model=16 --set model.d_ff=32 --set model.num_layers=1"
 SAVED = " --set train.checkpoint_steps=3"
 LONG = 300
 
@@ -55,8 +55,9 @@ def test_the_commands_for_parts_run_one_after_another(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_command_for_two_machines_gives_the_weights_of_one_process(tmp_path: Path) -> None:
-    for language, lines in (("en", TEXT[0::2]), ("de", TEXT[1::2])):
-        (tmp_path / f"train.{language}").write_text("\n".join(lines * 40) + "\n", encoding="utf-8")
+    for language, cat in (("en", "the cat"), ("de", "die Katze")):
+        lines = [f"{cat} {number} sat on the mat\n" for number in range(200)]
+        (tmp_path / f"train.{language}").write_text("".join(lines), encoding="utf-8")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

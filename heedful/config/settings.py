@@ -17,6 +17,7 @@ from heedful.errors import ConfigError
 
 Positive: TypeAlias = Annotated[int, Meta(ge=1, le=10**9)]
 Count: TypeAlias = Annotated[int, Meta(ge=0, le=10**9)]
+Weight: TypeAlias = Annotated[float, Meta(gt=0.0, le=1e6)]
 Fraction: TypeAlias = Annotated[float, Meta(ge=0.0, lt=1.0)]
 
 TEXT_FILES = ("source", "target", "valid_source", "valid_target")  # of `data`
@@ -37,8 +38,14 @@ class DataConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     # In training text, left out and counted too:
     max_length_ratio: Annotated[float, Meta(ge=0.0, le=1e6)] = 0.0  # of pieces, the longer side to the shorter; 0: any
     drop_copies: bool = False  # pairs whose target is their source
+    weights: tuple[Weight, ...] = ()  # how often an epoch takes the pairs of each source file; empty: once
 
     def __post_init__(self) -> None:
+        if self.weights and len(self.weights) != len(self.source):
+            raise ConfigError(
+                f"data.weights has {len(self.weights)} weights for {len(self.source)} files of data.source; "
+                f"give one for each, 1 where pairs are taken once an epoch"
+            )
         if 0 < self.max_length_ratio < 1:
             raise ConfigError(
                 f"data.max_length_ratio = {self.max_length_ratio} would leave out every pair: the longer side has at "

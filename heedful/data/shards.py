@@ -12,11 +12,11 @@ import os
 import shutil
 import time
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import repeat
+from itertools import pairwise, repeat
 from pathlib import Path
 
 import msgspec
@@ -24,11 +24,11 @@ import numpy as np
 import numpy.typing as npt
 
 from heedful.data.atomic import explained, is_free, replaced_folder, write_file
-from heedful.data.text_files import fingerprint, read_pairs
+from heedful.data.text_files import SentencePair, fingerprint, read_pairs
 from heedful.data.text_to_ids import Encoded, Encoding, Sentences, StoredIds
 from heedful.data.text_to_ids import PairCounts as PairCounts
 from heedful.data.tokenizer import Int64Array, take_slices
-from heedful.errors import CheckpointError, DataError
+from heedful.errors import CheckpointError, ConfigError, DataError
 
 _FORMAT = 1
 _RECORD = "record.json"
@@ -100,12 +100,25 @@ class Shards:
     """A parallel corpus as numbers: sentence n of the source side and sentence n of the target side are a pair.
 
     Of N pairs the sentences n, n + N, n + 2 N, … are encodings of the same pair, the first of them the plain one.
+    `kept_of_files` says how many pairs are of each file, in order; it is empty if an older version made the shards.
+    `weights` says how often an epoch takes the pairs of each file; empty: once.
     """
 
     source: Side
     target: Side
     counts: PairCounts
     num_encodings: int = 1
+    kept_of_files: tuple[int, ...] = ()
+    weights: tuple[float, ...] = ()
+
+    def weighted(self, weights: Sequence[float]) -> "Shards":
+        """The same, with the pairs of each file so often in an epoch."""
+        if weights and len(weights) != len(self.kept_of_files):
+            raise ConfigError(
+                f"data.weights has {len(weights)} weights, and the encoded text knows of "
+                f"{len(self.kept_of_files)} files (of none, if an older version made it); take a new folder (-o)"
+            )
+        return replace(self, weights=tuple(weights))
 
     def __len__(self) -> int:
         return self.counts.kept
@@ -131,6 +144,7 @@ class _Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     dtype: str
     counts: PairCounts
     num_encodings: int = 1
+    kept_of_files: list[int] = []
 
 
 # ------------------------------------------------------------------------------------------------- make, open, compare
@@ -146,17 +160,21 @@ def prepare(
     progress: Callable[[PairCounts], None] = lambda _: None,
 ) -> Shards:
     """Encode the pairs into `directory`, or reuse shards that were made from the same text in the same way."""
-    pairs = read_pairs(source_files, target_files)
+    read_pairs(source_files, target_files)  # which refuses files that do not go together
     identity, files = _identity(directory, source_files, target_files, encoding)
     if _is_made_from(directory, identity):
         _remember_files(directory, files)
         return open_shards(directory)
     _refuse_other_things(directory)
     with explained(directory, DataError), replaced_folder(directory) as folder:
+        files_read = _FilesRead()
+        pairs = files_read.pairs(source_files, target_files)
         with closing(encoding.encode(pairs, processes=processes)) as encoded:
-            counts = _write_sides(folder, encoded, encoding.num_encodings, progress)
+            counts = _write_sides(folder, map(files_read.count, encoded), encoding.num_encodings, progress)
         _check_not_empty(counts, encoding.max_length, [*source_files, *target_files])
-        _write_record(folder, _Record(_FORMAT, identity, files, encoding.dtype, counts, encoding.num_encodings))
+        _write_record(
+            folder, _Record(_FORMAT, identity, files, encoding.dtype, counts, encoding.num_encodings, files_read.kept)
+        )
     return open_shards(directory)
 
 
@@ -169,7 +187,7 @@ def open_shards(directory: Path) -> Shards:
         target = _open_side(directory / "target", record, counts.target_tokens)
     except (OSError, ValueError) as error:
         raise CheckpointError(f"{directory}: the shards are damaged; remove the folder to make them anew") from error
-    return Shards(source, target, counts, record.num_encodings)
+    return Shards(source, target, counts, record.num_encodings, tuple(record.kept_of_files))
 
 
 def made_from(directory: Path) -> str:
@@ -319,6 +337,33 @@ class _Writer:
                 part.seek(0)
                 shutil.copyfileobj(part, file)
                 Path(part.name).unlink()
+
+
+class _FilesRead:
+    """Counts the pairs that are kept of each file."""
+
+    def __init__(self) -> None:
+        self.kept: list[int] = []
+        self._begins: list[int] = []  # how many pairs were read before each file
+        self._num_encoded = 0
+
+    def pairs(self, source_files: Sequence[Path], target_files: Sequence[Path]) -> Iterator[SentencePair]:
+        """All pairs, in order."""
+        number = 0
+        for place, source in enumerate(source_files):
+            self._begins.append(number)
+            for pair in read_pairs([source], target_files[place : place + 1]):
+                number += 1
+                yield pair
+
+    def count(self, encoded: Encoded) -> Encoded:
+        """The same, counted: pairs that are encoded were read before, so their files have begun."""
+        self.kept += [0] * (len(self._begins) - len(self.kept))
+        begins = [max(begin - self._num_encoded, 0) for begin in self._begins]
+        for file, (begin, end) in enumerate(pairwise([*begins, len(encoded.kept_N)])):
+            self.kept[file] += int(encoded.kept_N[begin:end].sum())
+        self._num_encoded += len(encoded.kept_N)
+        return encoded
 
 
 def _check_not_empty(counts: PairCounts, max_length: int, files: Sequence[Path]) -> None:

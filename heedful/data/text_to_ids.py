@@ -83,6 +83,7 @@ class Encoded:
     source: tuple[Sentences, ...]
     target: tuple[Sentences, ...]
     counts: PairCounts
+    kept_N: BoolArray  # of the pairs that were read
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,12 +160,13 @@ class Encoding:
         tokens = {"source_tokens": len(source.ids), "target_tokens": len(target.ids)}
         counts = PairCounts(read=len(sources), kept=kept, **tokens, **faults)
         if drawing is None or not kept:
-            return Encoded((source,), (target,), counts)
+            return Encoded((source,), (target,), counts, kept_N)
         bits = np.random.PCG64([self.seed, chunk.number])
         return Encoded(
             (source, *self._draw(drawing, source, list(compress(sources, kept_N)), bits)),
             (target, *self._draw(drawing, target, list(compress(targets, kept_N)), bits)),
             counts,
+            kept_N,
         )
 
     def _faults(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
@@ -95,18 +95,34 @@ def _feistel(words: PairNumbers, half_bits: int, keys: list[int]) -> PairNumbers
     return (left << half_bits) | right
 
 
-def endless_pairs(num_pairs: int, seed: int, num_encodings: int = 1) -> Iterator[PairNumbers]:
+def endless_pairs(
+    num_pairs: int, seed: int, num_encodings: int = 1, files: Sequence[tuple[int, float]] = ()
+) -> Iterator[PairNumbers]:
     """The endless row of pair numbers, in chunks: epoch after epoch, each in an order of its own.
 
-    Where pairs are encoded several times, each epoch takes the next encoding.
+    Where pairs are encoded several times, each epoch takes the next encoding. `files` are the sizes and weights of the
+    files that the pairs come from: with a weight of 3 an epoch takes the pairs of a file three times, with 0.5 the one
+    half and then the other.
     """
+    sizes_F, shares_F = _shares(files or [(num_pairs, 1.0)])
+    begins_F, ends_F, epoch_size = np.cumsum(sizes_F) - sizes_F, np.cumsum(shares_F), int(shares_F.sum())
     position = 0
     while True:
-        epoch, first = divmod(position, num_pairs)
-        last = min(first + CHUNK_PAIRS, num_pairs)
-        pairs_N = shuffled(np.arange(first, last), num_pairs, derived_seed(seed, epoch))
-        yield pairs_N + epoch % num_encodings * num_pairs
+        epoch, first = divmod(position, epoch_size)
+        last = min(first + CHUNK_PAIRS, epoch_size)
+        places_N = shuffled(np.arange(first, last), epoch_size, derived_seed(seed, epoch))
+        file_N = np.searchsorted(ends_F, places_N, side="right")
+        turns_N = epoch * shares_F[file_N] + places_N - (ends_F - shares_F)[file_N]  # how many of the file came before
+        rounds_N, pairs_N = np.divmod(turns_N, sizes_F[file_N])
+        yield begins_F[file_N] + pairs_N + rounds_N % num_encodings * num_pairs
         position += last - first
+
+
+def _shares(files: Sequence[tuple[int, float]]) -> tuple[PairNumbers, PairNumbers]:
+    """How many pairs each file has, and how many of them an epoch takes."""
+    sizes_F = np.array([size for size, _ in files], dtype=np.int64)
+    shares_F = np.array([max(1, round(size * weight)) if size else 0 for size, weight in files], dtype=np.int64)
+    return sizes_F, shares_F
 
 
 def micro_batches(shards: Shards, *, seed: int, rows: int) -> Iterator[PairNumbers]:
@@ -115,7 +131,8 @@ def micro_batches(shards: Shards, *, seed: int, rows: int) -> Iterator[PairNumbe
     (Nor do they exceed `most_sentences`.)
     """
     waiting = np.empty(0, dtype=np.int64)
-    pairs, most = endless_pairs(len(shards), seed, shards.num_encodings), most_sentences(rows)
+    files = list(zip(shards.kept_of_files, shards.weights, strict=True)) if shards.weights else []
+    pairs, most = endless_pairs(len(shards), seed, shards.num_encodings, files), most_sentences(rows)
     while True:
         while len(waiting) <= most:
             waiting = np.concatenate([waiting, next(pairs)])

@@ -24,7 +24,7 @@ from heedful.data import text_to_ids
 from heedful.data.shards import PairCounts, Shards, Side, is_current, open_shards, prepare
 from heedful.data.text_to_ids import Encoding
 from heedful.data.tokenizer import Tokenizer
-from heedful.errors import CheckpointError, DataError, DeviceError
+from heedful.errors import CheckpointError, ConfigError, DataError, DeviceError
 from tests import ROOT
 
 LONG = 300  # seconds in which a busy machine, too, has started and ended processes
@@ -223,6 +223,21 @@ def test_chunks_are_bounded_in_characters_too(text: Text, monkeypatch: pytest.Mo
     assert sentences(text.prepare(progress=seen.append).source) == expected
     assert len(seen) > 10
     assert [counts.read for counts in seen] == sorted(counts.read for counts in seen)
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_how_many_pairs_are_kept_of_each_file_is_known(tmp_path: Path, processes: int) -> None:
+    sizes, blank = (3, 25, 1, 40), {"1": 4, "3": 10}
+    for number, size in enumerate(sizes):
+        num_blank = blank.get(str(number), 0)
+        lines = ["" if line < num_blank else f"sentence {line}" for line in range(size)]
+        (tmp_path / f"{number}.en").write_text("".join(f"{line}\n" for line in lines))
+    files = [tmp_path / f"{number}.en" for number in range(len(sizes))]
+    shards = prepare(tmp_path / "shards", files, files, Encoding(TOKENIZER, 100), processes=processes)
+    assert shards.kept_of_files == (3, 21, 1, 30)
+    assert open_shards(tmp_path / "shards").kept_of_files == (3, 21, 1, 30)
+    with pytest.raises(ConfigError, match=r"data\.weights has 2 weights, and the encoded text knows of 4 files"):
+        shards.weighted([1.0, 2.0])
 
 
 def test_few_lines_start_no_process(text: Text, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ from heedful.data.shards import Shards
 from heedful.fast.cuda.packing import make_numbered_batch, static_shape, view_pairs
 from heedful.model.packed import NO_TARGET
 from heedful.train.batching import (
+    CHUNK_PAIRS,
     Batch,
     derived_seed,
     endless_pairs,
@@ -89,6 +90,29 @@ def test_every_epoch_takes_the_next_encoding() -> None:
     assert [sorted(epoch) for epoch in epochs] == [list(range(k * 300, (k + 1) * 300)) for k in (0, 1, 2, 0, 1)]
     plain = endless_pairs(300, seed=1)
     assert all((epoch % 300 == next(plain)).all() for epoch in epochs)
+
+
+@given(st.lists(st.tuples(st.integers(1, 60), st.sampled_from([0.25, 0.5, 1.0, 2.0, 3.5])), min_size=1, max_size=4))
+@settings(max_examples=30)
+def test_an_epoch_takes_the_pairs_of_each_file_as_often_as_its_weight_says(files: list[tuple[int, float]]) -> None:
+    num_pairs, size = sum(size for size, _ in files), sum(max(1, round(size * weight)) for size, weight in files)
+    chunks = endless_pairs(num_pairs, seed=1, files=files)
+    row = np.concatenate(list(islice(chunks, 8 * (1 + size // CHUNK_PAIRS))))
+    begin = 0
+    for number, weight in files:
+        share = max(1, round(number * weight))
+        mine = [epoch[(epoch >= begin) & (epoch < begin + number)] for epoch in np.split(row, 8)]
+        assert {len(epoch) for epoch in mine} == {share}
+        seen = np.bincount(np.concatenate(mine) - begin, minlength=number)
+        assert seen.max() - seen.min() <= 1, "over the epochs each pair of a file comes as often as the others"
+        begin += number
+
+
+def test_weights_of_one_change_nothing_and_each_round_of_a_file_takes_the_next_encoding() -> None:
+    plain, ones = endless_pairs(300, 1, 3), endless_pairs(300, 1, 3, [(100, 1.0), (200, 1.0)])
+    assert all((next(plain) == next(ones)).all() for _ in range(5))
+    row = next(endless_pairs(10, seed=1, num_encodings=3, files=[(4, 1.0), (6, 2.0)]))
+    assert sorted(row) == [0, 1, 2, 3, *range(4, 10), *range(14, 20)]
 
 
 @given(st.integers(13, 200), st.integers(1, 40))

@@ -137,7 +137,8 @@ def _train(
     text = made_from(validation) if validation else None
     trainer.progress = with_validations(trainer.progress, run, steps=config.train.steps, text=text)
     validate = make_validate(open_shards(validation), tokenizer, config, stop=stop) if validation else None
-    for record in train(trainer, open_shards(run / TRAINING_DATA), run, validate=validate, stop=stop):
+    shards = open_shards(run / TRAINING_DATA).weighted(config.data.weights)
+    for record in train(trainer, shards, run, validate=validate, stop=stop):
         if isinstance(record, ValidationRecord):
             scores = record.scores
         if isinstance(record, EndRecord):
