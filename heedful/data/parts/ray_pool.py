@@ -137,7 +137,7 @@ class _Run:
             self._strike(number, f"{ENDED} ({one_line(error)})")
         else:
             self.waiting.append(number)
-        if self.failed_starts >= STRIKES:
+        if self.failed_starts >= STRIKES and not self.nodes:
             raise DeviceError(f"no worker can be started: {one_line(error)}")
         if self.waiting:
             self._start()
