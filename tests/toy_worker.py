@@ -44,17 +44,20 @@ class ToyWorker:
             self.obey(line)
             yield LineOutput([line.upper()])
         if "die at the end" in lines and not self.has_happened("died at the end"):
-            os.kill(os.getpid(), signal.SIGKILL)
+            self.die()
 
     def obey(self, line: str) -> None:
         if line == "poison" or (line == "die" and not self.has_happened("died")):
-            os.kill(os.getpid(), signal.SIGKILL)
+            self.die()
         if line == "fail":
             raise ValueError("this line\nis hopeless")
         if line == "hang":
             time.sleep(1000)
         if line == "slow":
             time.sleep(0.2)
+
+    def die(self) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def times(log: Path, what: str) -> int:

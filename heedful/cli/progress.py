@@ -72,7 +72,7 @@ def pace_line(record: PaceRecord, steps: int) -> str:
 
 
 class Pace:
-    """How far work on many things is: on a terminal in a line that changes, elsewhere in a line a minute."""
+    """Progress of work on many things: a line that changes on a terminal, a line a minute elsewhere."""
 
     def __init__(self, total: int | None, thing: str) -> None:
         self.total, self.thing, self.done = total, thing, 0
@@ -81,7 +81,7 @@ class Pace:
         self.is_live = sys.stderr is not None and sys.stderr.isatty()
 
     def skip(self, count: int) -> None:
-        """So many were done before, which say nothing of the speed."""
+        """So many were done before; they do not count for the speed."""
         self.done += count
         self.before += count
 
@@ -100,7 +100,7 @@ class Pace:
             print(text, end=end, file=forgiving_stderr(), flush=True)
 
     def line(self, now: float) -> str:
-        """How many, how fast, and how long it takes where that is known."""
+        """How many are done, how fast, and the time left if the total is known."""
         rate = (self.done - self.before) / max(now - self.begin, 1e-3)
         of = f" of {self.total:,}" if self.total is not None else ""
         left = f", {about((self.total - self.done) / rate)} left" if self.total is not None and rate else ""

@@ -1,6 +1,6 @@
 """Compressed text files, .gz, .xz and .zst: the bytes inside, read and written as a stream.
 
-A file that ends in the middle is an error. It knows bytes and names only.
+A file that ends in the middle is an error. This module knows only bytes and names.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _BLOCK_BYTES = 2**17
 
 
 def is_compressed(path: Path) -> bool:
-    """Whether the name says so."""
+    """Whether the name ends in .gz, .xz or .zst."""
     return path.suffix.lower() in COMPRESSED
 
 
@@ -54,7 +54,7 @@ def open_unpacked(path: Path) -> BufferedReader:
 
 @contextmanager
 def packed_writer(path: Path, name: Path) -> Iterator[IO[bytes]]:
-    """A file to write bytes into, which are compressed as `name` says. The same bytes give the same file."""
+    """A file that compresses what is written, as `name` says. The same bytes give the same file."""
     with path.open("wb") as file:
         match name.suffix.lower():
             case ".gz":
@@ -70,7 +70,7 @@ def packed_writer(path: Path, name: Path) -> Iterator[IO[bytes]]:
 
 
 def refuse_missing_library(path: Path) -> None:
-    """Refuse a .zst file before any work, where what reads it is not installed."""
+    """Refuse a .zst file before any work if zstandard is not installed."""
     if path.suffix.lower() == ".zst":
         _zstandard(path)
 
@@ -84,7 +84,7 @@ def _zstandard(path: Path) -> Any:
 
 
 class _ZstdReader(RawIOBase):
-    """The bytes of a .zst file of one or more frames. (The library's own reader takes half a file for a whole one.)"""
+    """The bytes of a .zst file of one or more frames. (The library's own reader accepts a truncated file.)"""
 
     def __init__(self, path: Path) -> None:
         self._library = _zstandard(path)

@@ -112,7 +112,7 @@ class Shards:
     weights: tuple[float, ...] = ()
 
     def weighted(self, weights: Sequence[float]) -> "Shards":
-        """The same, with the pairs of each file so often in an epoch."""
+        """The same shards; an epoch takes the pairs of each file as often as its weight says."""
         if weights and len(weights) != len(self.kept_of_files):
             raise ConfigError(
                 f"data.weights has {len(weights)} weights, and the encoded text knows of "
@@ -160,7 +160,7 @@ def prepare(
     progress: Callable[[PairCounts], None] = lambda _: None,
 ) -> Shards:
     """Encode the pairs into `directory`, or reuse shards that were made from the same text in the same way."""
-    read_pairs(source_files, target_files)  # which refuses files that do not go together
+    read_pairs(source_files, target_files)  # refuses files that do not go together
     identity, files = _identity(directory, source_files, target_files, encoding)
     if _is_made_from(directory, identity):
         _remember_files(directory, files)
@@ -340,7 +340,7 @@ class _Writer:
 
 
 class _FilesRead:
-    """Counts the pairs that are kept of each file."""
+    """Counts the pairs of each file that are kept."""
 
     def __init__(self) -> None:
         self.kept: list[int] = []
@@ -357,7 +357,7 @@ class _FilesRead:
                 yield pair
 
     def count(self, encoded: Encoded) -> Encoded:
-        """The same, counted: pairs that are encoded were read before, so their files have begun."""
+        """Count these pairs. They were read before, so the begin of their file is known."""
         self.kept += [0] * (len(self._begins) - len(self.kept))
         begins = [max(begin - self._num_encoded, 0) for begin in self._begins]
         for file, (begin, end) in enumerate(pairwise([*begins, len(encoded.kept_N)])):

@@ -1,7 +1,7 @@
-"""Translating in parts: what a plan says of the model and the search, and the worker that does it.
+"""Translating in parts: what the plan records of model and search, and the worker that translates a part.
 
-The engine, its precision and the number of threads are decided when the plan is made, so that no two workers differ:
-with them and the same kind of CPU the bytes are those of `heedful translate`.
+Engine, precision and number of threads are decided when the plan is made, so that all workers compute alike. On the
+same kind of CPU the bytes are then those of `heedful translate`.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from heedful.translate.json_records import Details
 from heedful.translate.output_form import formatted
 from heedful.translate.translation import Translator
 
-WINDOW = 512  # lines that a part begins with: enough for full batches
+WINDOW = 512  # the first window of a part has this many lines: enough for full batches
 TIMED_LINES, WARM_LINES = 200, 20
-CACHED_PRIMITIVES = "128"  # of oneDNN, which keeps 1,024 by itself, one for each shape of a product
+CACHED_PRIMITIVES = "128"  # oneDNN caches one for each shape of a matrix product, and its default is 1,024
 
 
 class BulkTranslation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How every part is translated."""
+    """How all parts are translated."""
 
     models: tuple[str, ...]
     model_files: tuple[Stamp, ...]
@@ -59,14 +59,14 @@ class BulkTranslation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @classmethod
     def of(cls, plan: PartsPlan) -> Self:
-        """What a plan's folder is for."""
+        """The work that a plan records."""
         try:
             return msgspec.convert(plan.work, cls)
         except msgspec.ValidationError as error:
             raise CheckpointError(f"the plan is for other work than translating, or damaged ({error})") from None
 
     def as_json(self) -> dict[str, Any]:
-        """For plan.json."""
+        """As plan.json holds it."""
         work: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self))
         return work
 
@@ -76,7 +76,7 @@ class BulkTranslation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return partial(BulkTranslator, self)
 
     def refuse_other_model(self) -> None:
-        """Refuse a model that has changed since the plan was made, or a run that has another one by now."""
+        """Refuse a model that has changed since the plan was made, and a run that has a newer one."""
         planned = [Path(each.path) for each in self.model_files]
         if planned != [file.absolute() for model in self.models for file in _files(Path(model))]:
             raise CheckpointError(
@@ -87,7 +87,7 @@ class BulkTranslation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class BulkTranslator:
-    """A worker: the model, loaded once."""
+    """A worker with the model, which it loads once."""
 
     def __init__(self, work: BulkTranslation, translator: Translator | None = None) -> None:
         self.work = work
@@ -113,7 +113,7 @@ class BulkTranslator:
         return Details(self.translator, aligner, self.work.alternatives, self.work.options)
 
     def outputs(self, lines: Sequence[str], first_line: int) -> Iterator[LineOutput]:
-        """What is written for each line."""
+        """The output of each line."""
         found = self.translator.translate_lines(
             lines, options=self.work.options, split=self.work.split, first_line=first_line, first_window=WINDOW
         )
@@ -122,14 +122,14 @@ class BulkTranslator:
 
 
 def use_threads(threads: int) -> None:
-    """Before a model is loaded: so many threads compute, and few of oneDNN's primitives stay in memory."""
+    """Set the number of threads, and limit oneDNN's cache, before a model is loaded."""
     for name in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
         os.environ.setdefault(name, CACHED_PRIMITIVES)
     torch.set_num_threads(threads)
 
 
 def computed_by(translator: Translator, options: SearchOptions) -> str:
-    """The engine, its numbers and the kind of device."""
+    """The engine, its precision and its device, in words."""
     computing = translator.engine.computing(options)
     return f"{computing.engine} on {computing.device}"
 
@@ -145,7 +145,7 @@ def resolved(
     split: bool,
     alternatives: int,
 ) -> BulkTranslation:
-    """How parts are translated by what this machine has chosen."""
+    """The work, with engine and device as this machine has resolved them."""
     computing = translator.engine.computing(options)
     return BulkTranslation(
         models=tuple(str(model.absolute()) for model in models),
@@ -165,7 +165,7 @@ def resolved(
 def plan_translation(
     root: Path, files: Sequence[Path], part_lines: int, work: BulkTranslation, say: Callable[[str], None]
 ) -> PartsPlan:
-    """Write the plan of a folder; one that was made by the same command stays, and another one is refused."""
+    """Write the folder's plan. A plan of the same command stays as it is; another one is refused."""
     with new_plan_folder(root):
         if (root / PLAN).exists():
             there = read_plan(root)
@@ -191,7 +191,7 @@ def _sha256(file: Path) -> str:
 
 
 def lines_per_second(folder: Path, plan: PartsPlan, work: BulkTranslation, translator: Translator) -> float:
-    """Of one worker, by the first lines of ten parts from everywhere."""
+    """The speed of one worker, timed on the first lines of up to ten parts across the text."""
     some = range(0, len(plan.parts), max(1, len(plan.parts) // 10))[:10]
     each = -(-TIMED_LINES // len(some))
     lines = [line for number in some for line in raw_lines(folder, plan, number).decode().split("\n")[:each]]
@@ -203,5 +203,5 @@ def lines_per_second(folder: Path, plan: PartsPlan, work: BulkTranslation, trans
 
 
 def time_needed(num_lines: int, rate: float, threads: int) -> str:
-    """In words."""
+    """The speed and the time that one worker needs, in words."""
     return f"{rate:,.1f} lines/s with {threads} thread{'s' * (threads != 1)}: {about(num_lines / rate)} × workers"

@@ -1,4 +1,4 @@
-"""What is written for each line: its translation, an n-best list, or a JSON record."""
+"""The output of a line: its translation, an n-best list, or a JSON record."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ PART_LINES = 10_000
 
 @dataclass(frozen=True, slots=True)
 class ResumableTranslation:
-    """A file, where its translation goes, and whether what a killed run has left is taken."""
+    """A file, its output, and whether to go on with what a killed run has left."""
 
     file: Path
     output: Path
@@ -31,7 +31,7 @@ class ResumableTranslation:
 
     @property
     def root(self) -> Path:
-        """Where the parts lie until the output is whole."""
+        """The folder of the parts, until the output is written."""
         output = self.output.resolve()
         return output.with_name(f".{output.name}.parts")
 
@@ -43,9 +43,9 @@ class ResumableTranslation:
         found: Callable[[int], None],
         translated: Callable[[int], None],
     ) -> int:
-        """Translate; `found` hears how many lines are there already, `translated` of each new one.
+        """Translate. `found` is called with the number of lines that were done before, `translated` for each new one.
 
-        Returns how many lines were too long for the model, and were cut.
+        Returns how many lines were too long for the model and were cut.
         """
         folder = self._folder(say)
         with folder.held():
@@ -73,7 +73,7 @@ class ResumableTranslation:
             )
 
     def _remove_older(self) -> None:
-        """What is left of another run, unless that is still at work."""
+        """Remove what another run has left, unless that run is still at work."""
         in_use = CheckpointError(f"{self.output}: another process is writing it; wait for it, or name another file")
         with suppress(FileNotFoundError), explained(self.root, CheckpointError):
             if self.root.exists():
@@ -88,7 +88,7 @@ class ResumableTranslation:
         translated: Callable[[int], None],
     ) -> None:
         for number in folder.set_aside():
-            folder.forget_trouble(number)  # whoever starts again means it
+            folder.forget_trouble(number)  # starting again is a retry
         found(sum(folder.plan.parts[number].lines for number in folder.finished()))
         opening = TellingTranslator(self.work, translator)
         opening.translated = translated
@@ -96,12 +96,12 @@ class ResumableTranslation:
 
 
 class TellingTranslator(BulkTranslator):
-    """A worker that tells of each line."""
+    """A worker that reports each line."""
 
     translated: Callable[[int], None]
 
     def outputs(self, lines: Sequence[str], first_line: int) -> Iterator[LineOutput]:
-        """What is written for each line."""
+        """The output of each line."""
         for output in super().outputs(lines, first_line):
             self.translated(1)
             yield output

@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 import gzip
-import os
 import random
 import shutil
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Iterator, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from heedful.cli import progress
+from heedful.cli.commands.bulk import bulk
 from heedful.translate.translation import Translation, Translator
-from tests import ROOT
 from tests.cli.running import Run, one_line
 from tests.small_models import TEXT, small_model
 
-LONG = 300
-NUM_LINES = 230
+NUM_LINES = 60
+
+
+@pytest.fixture(autouse=True)
+def times_few_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("heedful.translate.bulk.TIMED_LINES", 4)
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +51,7 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("--engine", "ctranslate2", "--beam-size", 4),
         ("--beam-size", 3, "--n-best", 3),
         ("--format", "jsonl", "--engine", "torch", "--no-split"),
-        ("--sample", "--seed", 7, "--top-k", 20),
+        ("--sample", "--seed", 7, "--top-k", 20, "--max-extra", 5),
     ],
     ids=lambda options: " ".join(map(str, options)),
 )
@@ -62,7 +60,7 @@ def test_the_bytes_are_those_of_translate(
 ) -> None:
     assert heedful("translate", "-m", model, text, "-o", tmp_path / "whole", *options).code == 0
     out = tmp_path / "out"
-    assert heedful("bulk", "plan", text, "-m", model, "-o", out, "--part-lines", 40, *options).code == 0
+    assert heedful("bulk", "plan", text, "-m", model, "-o", out, "--part-lines", 12, *options).code == 0
     for share in ("1/2", "0/2"):
         assert heedful("bulk", "run", out, "--share", share).code == 0
     assert heedful("bulk", "join", out, "-o", tmp_path / "joined").code == 0
@@ -72,38 +70,12 @@ def test_the_bytes_are_those_of_translate(
         assert (tmp_path / "joined").read_bytes() == (tmp_path / "whole").read_bytes()
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(find_spec("ray") is None, reason="NO test of bulk by Ray: it is not installed")
-def test_two_workers_and_a_driver_that_is_killed_give_the_bytes_of_translate(
-    heedful: Run, model: Path, text: Path, tmp_path: Path
-) -> None:
-    out, options = tmp_path / "out", ("--engine", "torch", "--beam-size", 4)
-    assert heedful("translate", "-m", model, text, "-o", tmp_path / "whole", *options).code == 0
-    assert heedful("bulk", "plan", text, "-m", model, "-o", out, "--part-lines", 6, *options).code == 0
-    command = [sys.executable, "-m", "heedful", "bulk", "run", str(out), "--workers", "2"]
-    environment = os.environ | {"HOME": str(tmp_path)}
-    driver = subprocess.Popen(command, cwd=ROOT, env=environment)
-    begin = time.monotonic()
-    while not list(out.glob("parts/*/0*.json")) and time.monotonic() - begin < LONG and driver.poll() is None:
-        time.sleep(0.01)
-    refused = heedful("bulk", "run", out)
-    driver.send_signal(signal.SIGKILL)
-    driver.wait()
-    assert "another process is at work there; wait for it, or end it" in one_line(refused)
-    before = {path: path.stat().st_mtime_ns for path in out.glob("parts/*/0*.json")}
-    assert before
-    subprocess.run(command, cwd=ROOT, env=environment, check=True)
-    assert {path: path.stat().st_mtime_ns for path in before} == before, "what was finished stays as it was"
-    assert heedful("bulk", "join", out, "-o", tmp_path / "joined").code == 0
-    assert (tmp_path / "joined").read_bytes() == (tmp_path / "whole").read_bytes()
-
-
 @pytest.fixture(scope="module")
 def planned(model: Path, text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a plan of 23 parts, and nothing done."""
+    """A folder with a plan of 6 parts, and nothing done."""
     out = tmp_path_factory.mktemp("planned") / "out"
-    command = ["bulk", "plan", text, "-m", model, "-o", out, "--part-lines", 10, "--engine", "torch", "--greedy"]
-    subprocess.run([sys.executable, "-m", "heedful", *map(str, command)], cwd=ROOT, check=True, capture_output=True)
+    command = ["plan", text, "-m", model, "-o", out, "--part-lines", 10, "--engine", "torch", "--greedy"]
+    bulk.main([str(word) for word in command], standalone_mode=False)
     return out
 
 
@@ -119,11 +91,11 @@ def test_a_part_is_done_once_and_a_join_that_comes_too_early_writes_nothing(heed
     assert heedful("bulk", "run", out, "--part", 5).code == 0
     assert (out / "parts/0000/0000005.txt").stat().st_mtime_ns == before
     early = one_line(heedful("bulk", "join", out, "-o", out.parent / "joined"))
-    assert "22 parts of 23 not finished; heedful bulk run" in early
+    assert "5 parts of 6 not finished; heedful bulk run" in early
     assert not (out.parent / "joined").exists()
     told = heedful("bulk", "status", out).out
-    assert "finished   1 part of 23, 10 lines" in told
-    assert "missing    22 parts, 220 lines" in told
+    assert "finished   1 part of 6, 10 lines" in told
+    assert "missing    5 parts, 50 lines" in told
     assert "time left" in told
 
 
@@ -138,7 +110,7 @@ def test_the_same_plan_is_left_alone_and_another_one_refused(heedful: Run, out: 
 def test_what_cannot_be_run_is_one_line(heedful: Run, out: Path, tmp_path: Path) -> None:
     assert "holds no plan.json" in one_line(heedful("bulk", "run", tmp_path / "nowhere"))
     assert "are three ways to run; choose one" in one_line(heedful("bulk", "run", out, "--part", 1, "--share", "0/2"))
-    assert "--part 23: there are 23 parts, numbered from 0" in one_line(heedful("bulk", "run", out, "--part", 23))
+    assert "--part 6: there are 6 parts, numbered from 0" in one_line(heedful("bulk", "run", out, "--part", 6))
     for share in ("2/2", "1", "a/b", "-1/2"):
         assert "is no share; the first of eight is 0/8" in one_line(heedful("bulk", "run", out, "--share", share))
 
@@ -214,7 +186,7 @@ def test_a_part_that_fails_is_told_by_status_and_exit_code_and_may_be_tried_agai
 def test_a_killed_translation_goes_on_and_is_that_of_one_run(
     heedful: Run, model: Path, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("heedful.translate.resumable.PART_LINES", 20)
+    monkeypatch.setattr("heedful.translate.resumable.PART_LINES", 12)
     options = ("-m", model, text, "--engine", "torch", "--beam-size", 2)
     translated = Translator.translate_lines
     begun: list[int] = []
@@ -234,7 +206,7 @@ def test_a_killed_translation_goes_on_and_is_that_of_one_run(
         other = heedful("translate", *options, "-o", tmp_path / "out.de", "--resume", "--alpha", 0.1)
         assert "comes from another text, model or search; leave --resume out to begin anew" in one_line(other)
         assert heedful("translate", *options, "-o", tmp_path / "out.de", "--resume").code == 0
-    assert begun == [0, 20, 40, 60, *range(60, NUM_LINES, 20)], "what was done is not done again"
+    assert begun == [0, 12, 24, 36, *range(36, NUM_LINES, 12)], "what was done is not done again"
     monkeypatch.setattr("heedful.translate.resumable.PART_LINES", 10_000)
     assert heedful("translate", *options, "-o", tmp_path / "whole.de").code == 0
     assert (tmp_path / "out.de").read_bytes() == (tmp_path / "whole.de").read_bytes()

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from heedful.data.parts.status import PartsStatus
     from heedful.translate.bulk import BulkTranslation
 
-PATIENCE_HELP = "A worker that has no line ready for so many seconds is ended."
+PATIENCE_HELP = "End a worker that has had no line ready for this many seconds."
 out_argument = click.argument("out", type=FILE)
 
 
@@ -54,7 +54,7 @@ def bulk() -> None:
 @options.model
 @click.option("-o", "--output", "out", type=FILE, required=True, help="Folder for the plan and the parts.")
 @click.option("--part-lines", type=click.IntRange(1), default=50_000, show_default=True, help="Lines of a part.")
-@click.option("--threads", type=click.IntRange(1), default=1, show_default=True, help="Of each worker, on a CPU.")
+@click.option("--threads", type=click.IntRange(1), default=1, show_default=True, help="Of each worker on a CPU.")
 @search_flags
 @options.split
 @alternatives_option
@@ -77,7 +77,7 @@ def plan(
 ) -> None:
     """Cut FILES into parts, and decide how they are translated.
 
-    A plan is written once. The same command again changes nothing.
+    The plan is written once; the same command again changes nothing.
     """
     from heedful.data.parts.plan import describe, refuse_inputs
     from heedful.translate.bulk import lines_per_second, plan_translation, resolved, time_needed, use_threads
@@ -110,8 +110,8 @@ def plan(
 @out_argument
 @click.option("--workers", type=click.IntRange(1), help="Processes on this machine, or on the cluster (Ray).")
 @click.option("--ray", "address", metavar="ADDRESS", help="HOST:PORT of a Ray cluster, or auto.")
-@click.option("--share", type=ShareType(), help="The parts I, I + N, … alone, in this process: for array jobs.")
-@click.option("--part", type=click.IntRange(0), help="This part alone, in this process.")
+@click.option("--share", type=ShareType(), help="Only the parts I, I + N, …, in this process: for array jobs.")
+@click.option("--part", type=click.IntRange(0), help="Only this part, in this process.")
 @click.option("--retry", is_flag=True, help="Try parts again that were set aside.")
 @click.option("--patience", type=click.FloatRange(1), default=3600, show_default=True, help=PATIENCE_HELP)
 def run(
@@ -141,10 +141,10 @@ def run(
     _report(folder, numbers)
 
 
-@bulk.command(short_help="How far the work is.")
+@bulk.command(short_help="Show how far the work is.")
 @out_argument
 def status(out: Path) -> None:
-    """What is finished, what has failed, and how long the rest takes."""
+    """Show what is finished, what has failed, and how long the rest takes."""
     from heedful.data.parts.folder import PartFolder
     from heedful.data.parts.status import status_of
 
@@ -157,7 +157,7 @@ def status(out: Path) -> None:
 @out_argument
 @click.option("-o", "--output", type=click.Path(), required=True, help="File (.gz, .xz, .zst too), - or folder.")
 def join(out: Path, output: str) -> None:
-    """Write the translations into one file; or into a folder (which is there, or ends with /), one for each input."""
+    """Write one file; or, if OUTPUT is a folder or ends with /, one file for each input."""
     from heedful.data.parts.folder import PartFolder
     from heedful.data.parts.join import join_into_file, join_into_folder, refuse_unfinished
 
@@ -217,7 +217,7 @@ def _do(
 
 
 def _teller(folder: PartFolder, numbers: Sequence[int]) -> Callable[[int], None]:
-    """Says how far we are, a line a minute."""
+    """Report progress, a line a minute."""
     from heedful.cli.progress import Pace
 
     pace = Pace(sum(folder.plan.parts[number].lines for number in numbers), "line")
@@ -229,7 +229,7 @@ def _teller(folder: PartFolder, numbers: Sequence[int]) -> Callable[[int], None]
 
 
 def _report(folder: PartFolder, numbers: Sequence[int]) -> None:
-    """Say what is finished; parts that were set aside are a failure."""
+    """Say how many parts are finished; raise if any was set aside."""
     failed = {number: trouble for number, trouble in folder.set_aside().items() if number in numbers}
     finished = len(folder.finished() & set(numbers))
     say(f"{folder.root}: {counted(finished, 'part')} of {len(numbers):,} finished")
@@ -242,7 +242,7 @@ def _report(folder: PartFolder, numbers: Sequence[int]) -> None:
 
 
 def _end_cleanly_on_sigterm() -> None:
-    """An array job that is preempted has not failed."""
+    """Leave on SIGTERM without a strike: an array job that is preempted has not failed."""
 
     def leave(signum: int, frame: object) -> None:
         raise SystemExit(128 + signum)

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 @options.split
 @click.option("--alignments", type=FILE, help="Write word alignments here, as Pharaoh does: 0-0 1-2.")
 @alternatives_option
-@click.option("--resume", is_flag=True, help="Go on with the output that a killed run has left half written.")
+@click.option("--resume", is_flag=True, help="Go on with the half-written output of a killed run.")
 @options.engine
 @options.precision
 @options.device
@@ -64,8 +64,8 @@ def translate(
 ) -> None:
     """Translate FILE (- is stdin): one line out for each line in, in order, and nothing else.
 
-    A line is translated sentence by sentence. A long file that goes into a file is translated in parts: what a killed
-    run has done is kept, and --resume goes on with it.
+    A line is translated sentence by sentence. With -o, a long FILE is translated in parts, and --resume goes on with
+    those that a killed run has finished.
     """
     import torch
 
@@ -114,7 +114,7 @@ def translate(
 
 
 def _num_lines(file: Path) -> int | None:
-    """Of a plain file; others cannot be read twice, or only slowly."""
+    """The number of lines of a plain file. Others cannot be read twice, or only slowly."""
     from heedful.data.compression import is_compressed
     from heedful.data.text_files import count_lines
 
@@ -124,7 +124,7 @@ def _num_lines(file: Path) -> int | None:
 def _is_resumable(
     file: Path, output: Path | None, prefix: Path | None, alignments: Path | None, resume: bool, num_lines: int | None
 ) -> Path | None:
-    """The output, if a killed run can go on with it, and it is long enough or shall be gone on with."""
+    """The output if it is to be written in parts: the file is long, or --resume was given."""
     from heedful.data.stdio import STDOUT, is_special
     from heedful.translate.resumable import PART_LINES
 
@@ -159,7 +159,7 @@ def _translate_in_parts(
 def _shown(
     translations: Iterator[Translation], file: Path, output: Path | None, num_lines: int | None
 ) -> Iterator[Translation]:
-    """The same; how far they are is told, unless they are on the terminal themselves."""
+    """The same translations; progress is shown unless they go to the terminal themselves."""
     from heedful.cli.progress import Pace
     from heedful.data.stdio import STDIN
 

@@ -1,8 +1,8 @@
 """The folder of a plan: which parts are finished, which have failed, and who is at work there.
 
-Part 12345 is `parts/0012/0012345.txt`. It has taken its name once all of it is on the disk; the JSON beside it is
-written last, and says that it is finished. A part that fails or ends its process leaves an error file, which counts:
-after three strikes the part is set aside. The next process of the folder finds all that, on whatever machine it runs.
+Part 12345 is `parts/0012/0012345.txt`. The file takes this name when all of it is on the disk. The JSON beside it is
+written last, and marks the part as finished. A part that fails or ends its process leaves an error file that counts its
+strikes; after three strikes the part is set aside. Any process on any machine can read this state from the folder.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ Kind = TypeVar("Kind", bound=msgspec.Struct)
 
 
 class LineOutput(NamedTuple):
-    """What is written for a line."""
+    """The output of one line."""
 
     lines: Sequence[str]
     is_cut: bool = False  # the line was too long, and was done in pieces
 
 
 class PartRecord(msgspec.Struct, frozen=True):
-    """A finished part."""
+    """What is known of a finished part."""
 
     source_lines: int
-    lines: int  # of the output: several for each source line in an n-best list
+    lines: int  # of the output; an n-best list has several for each source line
     size: int
     sha256: str
     seconds: float
@@ -49,7 +49,7 @@ class PartRecord(msgspec.Struct, frozen=True):
     host: str
     cpu: str
     computed_by: str
-    cut_lines: int = 0  # of the source
+    cut_lines: int = 0  # source lines that were too long for the model
 
 
 class PartTrouble(msgspec.Struct, frozen=True):
@@ -81,7 +81,7 @@ class PartFolder:
     # ------------------------------------------------------------------------------------------------ finished parts
 
     def is_finished(self, number: int) -> bool:
-        """Whether its record is there, and its text."""
+        """Whether both its record and its text exist."""
         return self._path(number, _RECORD).exists() and self.text(number).exists()
 
     def finished(self) -> set[int]:
@@ -89,23 +89,23 @@ class PartFolder:
         return self._numbers(_RECORD) & self._numbers(_TEXT)
 
     def unfinished(self, among: Iterable[int] | None = None) -> list[int]:
-        """The parts that are still to be done, in order; those set aside are not."""
+        """The parts that are still to be done, in order, without those that are set aside."""
         done = self.finished() | set(self.set_aside())
         return [number for number in (range(len(self.plan.parts)) if among is None else among) if number not in done]
 
     def record(self, number: int) -> PartRecord:
-        """What is known of a finished part."""
+        """The record of a finished part."""
         found = _read(self._path(number, _RECORD), PartRecord)
         if found is None:
             raise CheckpointError(f"{self._path(number, _RECORD)}: missing; heedful bulk run {self.root} does the part")
         return found
 
     def records(self) -> dict[int, PartRecord]:
-        """Of all finished parts."""
+        """The records of all finished parts."""
         return {number: self.record(number) for number in sorted(self.finished())}
 
     def write(self, number: int, outputs: Iterable[LineOutput], *, cpu: str, computed_by: str) -> PartRecord:
-        """Write a part: the output of each of its lines."""
+        """Write the outputs of a part's lines, then its record."""
         begin, digest, source_lines, lines, size, cut_lines = time.monotonic(), hashlib.sha256(), 0, 0, 0, 0
         path = self.text(number)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -124,7 +124,7 @@ class PartFolder:
         return record
 
     def checked_text(self, number: int) -> Iterator[bytes]:
-        """The lines of a finished part; an error if they are not those that were written."""
+        """The lines of a finished part; raises if the file was changed after it was written."""
         record, path = self.record(number), self.text(number)
         digest, lines = hashlib.sha256(), 0
         with explained(path, DataError, "cannot be read"), path.open("rb") as file:
@@ -145,7 +145,7 @@ class PartFolder:
         return _read(self._path(number, _TROUBLE), PartTrouble) or PartTrouble()
 
     def strike(self, number: int, error: str) -> PartTrouble:
-        """One more strike."""
+        """Add a strike."""
         before = self.trouble(number)
         return self._put(number, PartTrouble(before.strikes + 1, (*before.errors, error)))
 
@@ -180,7 +180,10 @@ class PartFolder:
 
     @contextmanager
     def held(self, *, shared: bool = False) -> Iterator[None]:
-        """Hold the folder, alone or with other shares; alone, what dead processes left half written is removed."""
+        """Lock the folder, alone or together with other shares.
+
+        A process that is alone removes the temporary files of dead ones.
+        """
         in_use = CheckpointError(f"{self.root}: another process is at work there; wait for it, or end it")
         with explained(self.root / LOCK, CheckpointError), held(self.root / LOCK, in_use, shared=shared):
             if not shared:
@@ -195,7 +198,7 @@ class PartFolder:
 
 @contextmanager
 def new_plan_folder(root: Path) -> Iterator[None]:
-    """Hold a folder that a plan is to be made in; only an empty one, one with a plan, or a half-made one is taken."""
+    """Lock a folder for a new plan. It must be empty, or hold a plan or the beginning of one."""
     if not (root / PLAN).exists() and not (root / LOCK).exists():
         refuse_full(root)
     in_use = CheckpointError(f"{root}: another process is at work there; wait for it, or name another folder")
@@ -206,7 +209,7 @@ def new_plan_folder(root: Path) -> Iterator[None]:
 
 
 def _read(path: Path, kind: type[Kind]) -> Kind | None:
-    """Nothing, if the file is not there or cannot be understood."""
+    """The file's content, or None if the file is missing or damaged."""
     with suppress(FileNotFoundError, msgspec.DecodeError):
         return msgspec.json.decode(path.read_bytes(), type=kind)
     return None

@@ -23,13 +23,13 @@ def refuse_unfinished(folder: PartFolder) -> None:
 
 
 def join_into_file(folder: PartFolder, output: Path) -> int:
-    """Write all outputs into one file, in order; returns how many lines it has."""
+    """Write all outputs into one file, in order; returns its number of lines."""
     _refuse_to_replace_inputs(folder, [output])
     return _write(folder, range(len(folder.plan.parts)), output)
 
 
 def join_into_folder(folder: PartFolder, output: Path) -> int:
-    """Write one output for each input, under the input's name below the folder that all inputs share."""
+    """Write one output for each input, with the input's path relative to the folder that all inputs share."""
     paths = [Path(each.file.path) for each in folder.plan.inputs]
     shared = os.path.commonpath([path.parent for path in paths])
     outputs = [output / path.relative_to(shared) for path in paths]

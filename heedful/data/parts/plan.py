@@ -1,7 +1,7 @@
 """The plan of a folder: which files, cut into which parts, for which work. It is written once, as plan.json.
 
 A part is a range of bytes of one file, so that no part reads what another has read. A compressed file is unpacked into
-the folder first. Parts are numbered from 0, and so are lines. What the work is, this module does not know.
+the folder first. Parts and lines are numbered from 0. This module does not know what the work is.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class PlannedPart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PartsPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What shall be done, in which parts."""
+    """The work, its inputs, and the parts that they are cut into."""
 
     work: dict[str, Any]
     part_lines: int
@@ -65,7 +65,7 @@ class PartsPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def num_lines(self) -> int:
-        """In all inputs."""
+        """How many lines all inputs have together."""
         return sum(each.lines for each in self.inputs)
 
     def line_in_file(self, part: PlannedPart) -> int:
@@ -73,14 +73,14 @@ class PartsPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return part.first_line - sum(each.lines for each in self.inputs[: part.input])
 
     def is_of(self, files: Sequence[Path], part_lines: int, work: dict[str, Any]) -> bool:
-        """Whether it was made by the same command from files that have not changed since."""
+        """Whether the same command made it, from files that have not changed since."""
         paths = [str(file.absolute()) for file in files]
         same_files = paths == [each.file.path for each in self.inputs] and all(map(is_unchanged, self.stamps))
         return same_files and self.part_lines == part_lines and self.work == work
 
     @property
     def stamps(self) -> list[Stamp]:
-        """Of the inputs."""
+        """The stamps of the inputs."""
         return [each.file for each in self.inputs]
 
 
@@ -145,7 +145,7 @@ def cut(
 
 
 class _Cutter:
-    """Cuts one file; refuses what is not UTF-8."""
+    """Cuts one file into parts, and refuses text that is not UTF-8."""
 
     def __init__(self, number: int, first_line: int, part_lines: int, name: str) -> None:
         self.number, self.first_line, self.part_lines, self.name = number, first_line, part_lines, name
@@ -232,7 +232,7 @@ def raw_lines(folder: Path, plan: PartsPlan, number: int) -> bytes:
 
 
 def is_unchanged(stamp: Stamp) -> bool:
-    """By size and time."""
+    """Whether the file still has the size and the time of its stamp."""
     try:
         found = Path(stamp.path).stat()
     except OSError:
@@ -241,7 +241,7 @@ def is_unchanged(stamp: Stamp) -> bool:
 
 
 def refuse_changes(stamps: Iterable[Stamp], digest: Callable[[Path], str], kind: type[HeedfulError]) -> None:
-    """Refuse files of another size; one of another time alone is read, and may be the same."""
+    """Refuse files that have changed. If only the time differs, the digest decides."""
     for stamp in stamps:
         path = Path(stamp.path)
         with explained(path, kind, "cannot be read"):
@@ -251,7 +251,7 @@ def refuse_changes(stamps: Iterable[Stamp], digest: Callable[[Path], str], kind:
 
 
 def refuse_changed_inputs(folder: Path, plan: PartsPlan) -> None:
-    """Refuse to go on with other text; of a compressed file the folder has the text."""
+    """Refuse inputs that have changed. The text of a compressed input lies in the folder."""
     for number, each in enumerate(plan.inputs):
         if is_compressed(Path(each.file.path)):
             place = text_file(folder, number)
@@ -267,5 +267,5 @@ def _text_sha256(path: Path) -> str:
 
 
 def describe(plan: PartsPlan) -> str:
-    """What there is to do, in words."""
+    """The number of lines and parts, in words."""
     return f"{counted(plan.num_lines, 'line')} in {counted(len(plan.parts), 'part')}"

@@ -1,8 +1,8 @@
 """Many processes work through parts: actors of Ray, on this machine or a cluster, each with a worker opened once.
 
-Ray places the actors and says when one has died; order and progress lie in the folder. A part whose actor dies gets a
-strike, and another actor is started. So does a part that fails by its own fault. A new actor gets a part only when its
-worker is open: one that finds no place, since a machine has gone, holds nobody up.
+Ray places the actors and reports those that die; order and progress are in the folder. A part whose actor dies gets a
+strike, and another actor is started. A part that fails gets a strike, too. A new actor gets its first part when its
+worker is open, so an actor that waits for a place (a machine may be gone) delays no part.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from heedful.errors import DeviceError, HeedfulError
 
 POLL_SECONDS = 5.0
 CONNECTING_SECONDS = 10.0
-PLACING_SECONDS = 300.0  # in which some actor must have found a place
+PLACING_SECONDS = 300.0  # some actor must find a place within this time
 _QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0", "RAY_DEDUP_LOGS": "0"}
 
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """How many actors, where, and what each takes; 0 workers are as many as have room."""
+    """How many actors, where, and what each one needs. 0 workers means as many as there is room for."""
 
     workers: int
     address: str | None
@@ -50,16 +50,13 @@ class PartActor:
         self.worker: PartWorker | None = None
 
     def open(self) -> str:
-        """Open the worker, and the folder; returns which machine this is."""
-        import ray
-
+        """Open the worker and the folder; returns Ray's name of this machine."""
         try:
             self.folder = PartFolder.open(self.root)
             self.worker = self.open_worker()
         except HeedfulError as error:
             raise type(error)(f"on {platform.node()}: {error}") from None
-        node: str = ray.get_runtime_context().get_node_id()
-        return node
+        return _this_node()
 
     def do(self, number: int) -> None:
         """Do a part."""
@@ -70,15 +67,15 @@ class PartActor:
 def work_on_ray(
     folder: PartFolder, numbers: Sequence[int], open_worker: Opening, pool: Pool, done: Callable[[int], None]
 ) -> None:
-    """Do these parts; `done` hears of each that is finished or set aside."""
+    """Do these parts. `done` is called after each that is finished or set aside."""
     with _ray(pool) as ray:
         count = min(pool.workers or _room(ray, pool), len(numbers))
-        _Run(ray, folder, deque(numbers), _actor_class(ray, pool), open_worker, pool, done).run(count)
+        ActorLoop(ray, folder, deque(numbers), _actor_class(ray, pool), open_worker, pool, done).run(count)
 
 
 @dataclass(slots=True)
-class _Run:
-    """The actors, and what they are at: opening their worker (None), or a part."""
+class ActorLoop:
+    """The actors and their tasks: a task opens the actor's worker (None) or does a part."""
 
     ray: Any
     folder: PartFolder
@@ -130,7 +127,7 @@ class _Run:
         self._strike(number, one_line(error))
 
     def _died(self, actor: Any, number: int | None, error: Exception) -> None:
-        """A part that was in hand may be to blame, unless its machine has gone; one was not well started without."""
+        """The part that the actor was doing gets a strike, unless its machine is gone."""
         if number is None:
             self.failed_starts += 1
         elif self._is_alive(self.nodes.pop(actor)):
@@ -165,6 +162,13 @@ class _Run:
             )
 
 
+def _this_node() -> str:
+    import ray
+
+    node: str = ray.get_runtime_context().get_node_id()
+    return node
+
+
 def _actor_class(ray: Any, pool: Pool) -> Any:
     resources = {"num_gpus": 1, "num_cpus": 1} if pool.on_gpu else {"num_cpus": pool.threads}
     variables = {"OMP_NUM_THREADS": str(pool.threads), "GOMP_SPINCOUNT": os.environ.get("GOMP_SPINCOUNT", "3000")}
@@ -188,10 +192,10 @@ def _ray(pool: Pool) -> Iterator[Any]:
     on_sigterm = signal.getsignal(signal.SIGTERM)
     try:
         ray.init(**_where(pool), log_to_driver=False, logging_level="error", namespace="heedful")
-    except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
+    except Exception as error:  # Ray raises plain ones, too, such as for a slow start
         where = f"the cluster at {pool.address}" if pool.address else "a Ray on this machine"
         raise DeviceError(f"{where} does not answer ({one_line(error)[:200]}); {_remedy(pool)}") from None
-    signal.signal(signal.SIGTERM, on_sigterm)  # Ray sets its own, whose exit code is another
+    signal.signal(signal.SIGTERM, on_sigterm)  # Ray installs its own handler, with another exit code
     try:
         yield ray
     finally:
@@ -200,7 +204,7 @@ def _ray(pool: Pool) -> Iterator[Any]:
 
 
 def _refuse_dead_address(pool: Pool) -> None:
-    """Ask whether anybody listens there: Ray itself tries for minutes."""
+    """Check that something listens there: Ray itself would try for minutes."""
     host, _, port = (pool.address or "auto").rpartition(":")
     if pool.address in (None, "auto", "local"):
         return

@@ -11,14 +11,14 @@ RECENT_SECONDS = 1800.0  # the speed is that of the parts that were finished so 
 
 @dataclass(frozen=True, slots=True)
 class PartsStatus:
-    """Parts and lines, and what is known of their speed."""
+    """How many parts and lines are done, and how fast."""
 
     num_parts: int
     finished: dict[int, PartRecord]
     set_aside: dict[int, PartTrouble]
     finished_lines: int
     missing_lines: int  # of parts that are not set aside
-    lines_per_second: float  # of all workers together; 0: not known
+    lines_per_second: float  # of all workers together; 0 if no part is finished
 
     @property
     def missing(self) -> int:
@@ -27,7 +27,7 @@ class PartsStatus:
 
     @property
     def seconds_left(self) -> float | None:
-        """At this speed."""
+        """How long the rest takes at this speed; None if no part is finished."""
         return self.missing_lines / self.lines_per_second if self.lines_per_second else None
 
     @property
@@ -42,7 +42,7 @@ class PartsStatus:
 
 
 def status_of(folder: PartFolder) -> PartsStatus:
-    """As the files say."""
+    """The status that the folder's files show."""
     finished, parts = folder.records(), folder.plan.parts
     set_aside = {number: each for number, each in folder.set_aside().items() if number not in finished}
     done = sum(parts[number].lines for number in finished)

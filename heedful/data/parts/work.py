@@ -1,8 +1,8 @@
 """One process works through parts: one after the other, with a worker that is opened once.
 
-A part counts as struck before it is begun, and that is taken back when it is finished, so that a part that ends the
-process (or the machine) is known to the next one. What the machine is to blame for (a full disk, a model that cannot
-be read, changed text) ends the work at once; everything else is the part's fault, and the others go on.
+A part gets a strike before it is begun, and loses it when it is finished. So the next process knows if a part has ended
+its process or its machine. An error that is not the part's fault (a full disk, an unreadable model, changed text) ends
+the work at once. After any other error the other parts go on.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from heedful.data.parts.folder import STRIKES, LineOutput, PartFolder
 from heedful.data.parts.plan import part_lines
 from heedful.errors import CheckpointError, DataError, DivergedError
 
-PATIENCE = 3600.0  # seconds without a line after which a worker is taken to hang
+PATIENCE = 3600.0  # a worker hangs if it has no line ready for so many seconds
 ENDED = "the process ended while it was at work on this part"
 Item = TypeVar("Item")
 
 
 class PartWorker(Protocol):
-    """What does the work on lines; it is opened once, which may take long."""
+    """It does the work on lines. Opening one may take long, so each process opens one only once."""
 
     computed_by: str
 
     def outputs(self, lines: Sequence[str], first_line: int) -> Iterator[LineOutput]:
-        """The output of each line; `first_line` is the number of the first one in the whole input."""
+        """The output of each line; `first_line` is the first one's number in the whole input."""
         ...
 
 
@@ -40,7 +40,7 @@ Opening = Callable[[], PartWorker]
 def work_through(
     folder: PartFolder, numbers: Iterable[int], open_worker: Opening, *, patience: float, done: Callable[[int], None]
 ) -> None:
-    """Do these parts, unless they are finished or set aside; `done` hears of each."""
+    """Do these parts, except those that are finished or set aside. `done` is called after each."""
     waiting, worker = deque(numbers), None
     while waiting:
         number = waiting.popleft()
@@ -55,7 +55,7 @@ def work_through(
 
 
 def attempt(folder: PartFolder, number: int, worker: PartWorker, patience: float) -> bool:
-    """Do a part; false, if it failed by its own fault."""
+    """Do a part. Returns whether it succeeded; an error that is not the part's fault is raised."""
     folder.strike(number, ENDED)
     try:
         do_part(folder, number, worker, patience)
@@ -65,7 +65,7 @@ def attempt(folder: PartFolder, number: int, worker: PartWorker, patience: float
             raise
         folder.strike(number, one_line(error))
         return False
-    except BaseException:  # somebody ends us
+    except BaseException:  # Ctrl-C or a signal
         folder.forgive(number)
         raise
     folder.forget_trouble(number)
@@ -73,7 +73,7 @@ def attempt(folder: PartFolder, number: int, worker: PartWorker, patience: float
 
 
 def do_part(folder: PartFolder, number: int, worker: PartWorker, patience: float) -> None:
-    """Write the part. A process that is stuck in it for so many seconds ends."""
+    """Write the part. The process ends if the next line takes longer than `patience` seconds."""
     lines = part_lines(folder.root, folder.plan, number)
     outputs = worker.outputs(lines, folder.plan.parts[number].first_line)
     try:
@@ -84,9 +84,9 @@ def do_part(folder: PartFolder, number: int, worker: PartWorker, patience: float
 
 
 def _watched(items: Iterable[Item], patience: float) -> Iterator[Item]:
-    """The items; the process ends, and says where it was, if the next one takes too long.
+    """The items. If the next one takes too long, the process prints its traceback and ends.
 
-    faulthandler's thread needs no lock of the interpreter's, which a stuck call may hold.
+    faulthandler's thread works even if a stuck call holds the interpreter's lock.
     """
     last = _wait_for_at_most(patience)
     for item in items:
@@ -96,18 +96,18 @@ def _watched(items: Iterable[Item], patience: float) -> Iterator[Item]:
 
 
 def _wait_for_at_most(patience: float) -> float:
-    """Begin to wait; returns the time."""
+    """Start the timer again; returns the time."""
     faulthandler.dump_traceback_later(patience, exit=True, file=2)
     return time.monotonic()
 
 
 def is_no_fault_of_the_part(error: BaseException) -> bool:
-    """Whether every other part would fail by it, too."""
+    """Whether every other part would fail in the same way."""
     return isinstance(error, OSError | DataError | CheckpointError) and not isinstance(error, DivergedError)
 
 
 def one_line(error: BaseException) -> str:
-    """What an error says, without line breaks."""
+    """An error's type and message, without line breaks."""
     return " ".join(f"{type(error).__name__}: {error}".split())
 
 
