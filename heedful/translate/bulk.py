@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -109,7 +110,9 @@ class BulkTranslator:
         return translator
 
     def _details(self, model: Path) -> Details:
-        aligner = Aligner.load(model, device=self.work.device)
+        aligner = None
+        with suppress(ConfigError):  # a model that cannot be aligned; the plan said so
+            aligner = Aligner.load(model, device=self.work.device)
         return Details(self.translator, aligner, self.work.alternatives, self.work.options)
 
     def outputs(self, lines: Sequence[str], first_line: int) -> Iterator[LineOutput]:

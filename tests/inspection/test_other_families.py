@@ -17,10 +17,8 @@ from heedful.inspection.trace import look, model_facts, trace
 from heedful.inspection.vectors import worked_kinds
 from heedful.translate.translation import Translator
 from tests.baselines.test_families import SMALL as SMALL_FAMILIES
-from tests.cli.test_cli import Run, heedful, one_line
+from tests.cli.running import Run, one_line
 from tests.small_translator import TEXT, family_translator, save_translator, small_translator
-
-__all__ = ["heedful"]  # the fixture
 
 pytestmark = pytest.mark.usefixtures("families_of_others")
 MIXER = {"family": "mixer", "num_layers": 2, "num_heads": 2, "d_ff": 24, "token_width": 12}

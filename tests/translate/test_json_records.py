@@ -186,3 +186,7 @@ def test_records_of_a_model_without_attention_have_no_alignment_and_alignments_a
     assert result.err == "the records have no alignment: " + NOT_ALIGNED
     refused = heedful(*arguments, "--alignments", tmp_path / "links", stdin=TEXT[0].encode())
     assert one_line(refused) == "heedful: " + NOT_ALIGNED
+    (tmp_path / "text").write_text(TEXT[0] + "\n")
+    plan = ("bulk", "plan", tmp_path / "text", "-o", tmp_path / "out", "--format", "jsonl", *arguments[1:])
+    assert "the records have no alignment: " + NOT_ALIGNED in heedful(*plan).err
+    assert heedful("bulk", "run", tmp_path / "out").code == 0

@@ -19,7 +19,7 @@ from heedful.cli.commands.search_flags import (
     search_flags,
     search_options,
 )
-from heedful.cli.commands.translate import note_engine, note_unfinished
+from heedful.cli.commands.translate import load_aligner, note_engine, note_unfinished
 from heedful.cli.messages import say
 from heedful.errors import TrainingError, about, counted
 
@@ -90,6 +90,8 @@ def plan(
     translator = Translator.load(*models, device=device, engine=engine, precision=precision)
     note_unfinished(models)
     note_engine(translator)
+    if form == "jsonl":
+        load_aligner(models[0], device, is_needed=False)
     how = search_options(translator.options, token_scores=form == "jsonl", **search)
     work = resolved(
         translator,

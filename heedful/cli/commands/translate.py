@@ -85,6 +85,9 @@ def translate(
     note_engine(translator)
     gc.freeze()  # what was loaded stays: nobody need look through it for garbage, again and again
     how = search_options(translator.options, token_scores=form == "jsonl", **search)
+    aligner = (
+        load_aligner(models[0], device, is_needed=alignments is not None) if alignments or form == "jsonl" else None
+    )
     if in_parts:
         work = resolved(
             translator,
@@ -98,10 +101,7 @@ def translate(
         )
         _translate_in_parts(translator, work, file, in_parts, resume, num_lines)
         return
-    details = None
-    if alignments or form == "jsonl":
-        aligner = _aligner(models[0], device, is_needed=alignments is not None)
-        details = Details(translator, aligner, alternatives, how)
+    details = Details(translator, aligner, alternatives, how) if alignments or form == "jsonl" else None
     prefixes = input_lines(prefix) if prefix else None
     translations = _translations(translator, file, how, prefixes, split)
     cut = write_translations(_shown(translations, file, output, num_lines), form, output, alignments, details)
@@ -231,7 +231,7 @@ def _is_same(one: Path, other: Path) -> bool:
     return one == other or (is_alike and one.exists() and other.exists() and one.samefile(other))
 
 
-def _aligner(model: Path, device: str, *, is_needed: bool) -> Aligner | None:
+def load_aligner(model: Path, device: str, *, is_needed: bool) -> Aligner | None:
     """Says which word comes from which; None, with a line that says why, for a model that cannot be aligned."""
     from heedful.errors import ConfigError
     from heedful.translate.alignment import Aligner
