@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from heedful.baselines.padded import Padded, padded_sentences
+from heedful.baselines.position_limit import refuse_longer
 from heedful.config.baseline_settings import MixerConfig
 from heedful.config.settings import FamilyConfig
-from heedful.errors import DataError
 from heedful.model.dropout import Dropout
 from heedful.model.interface import Decoder, Memory
 from heedful.model.layers import LAYER_NORM_EPS
@@ -38,11 +38,7 @@ class Mixer(Transformer):
 
     def encode(self, source: Packed) -> Memory:
         """Source tokens → memory."""
-        if source.longest > self.config.max_positions:
-            raise DataError(
-                f"a sentence of {source.longest} tokens is longer than the {self.config.max_positions} positions of "
-                f"this model (model.max_positions); split it, or train with more"
-            )
+        refuse_longer(source, self.config.max_positions)
         view = padded_sentences(source)
         x_TD = self.embedding.dropout(self.embedding.scaled(source.tokens_T))
         for layer in self.encoder:

@@ -40,6 +40,10 @@ class Places:
         is_inside_T = (place_T >= 0) & (place_T < self.offsets_N.diff()[self.sentence_T])
         return x_TC.roll(-offset, 0) * is_inside_T[:, None]
 
+    def windows(self, x_TC: Tensor, offsets: Sequence[int]) -> Tensor:
+        """For each row those at these offsets from it, side by side."""
+        return torch.cat([self.shifted(x_TC, offset) for offset in offsets], dim=-1)
+
 
 class DilatedConvolution(nn.Module):
     """y_t = b + Σ_j W_j x_{t + o_j}, the same number of channels in and out; `offsets` are the o_j."""
@@ -51,7 +55,7 @@ class DilatedConvolution(nn.Module):
 
     def forward(self, x_TC: Tensor, places: Places) -> Tensor:
         """Over the rows of all sentences at once."""
-        y_TC: Tensor = self.product(torch.cat([places.shifted(x_TC, offset) for offset in self.offsets], dim=-1))
+        y_TC: Tensor = self.product(places.windows(x_TC, self.offsets))
         return y_TC
 
 

@@ -5,8 +5,9 @@ Nothing here imports torch.
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Self
 
+import msgspec
 from msgspec import Meta
 
 from heedful.config.settings import Count, FamilyConfig, Fraction, ModelConfig, Positive
@@ -58,5 +59,65 @@ class ByteNetConfig(FamilyConfig, frozen=True, forbid_unknown_fields=True, kw_on
             )
 
 
-BASELINES: dict[str, type[FamilyConfig]] = {"mixer": MixerConfig, "bytenet": ByteNetConfig}
+class ConvS2SConfig(FamilyConfig, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Convolutions on both sides (Gehring 2017). The defaults are those of its English-Romanian model."""
+
+    family: str = "convs2s"
+    embedding_width: Positive | None = None  # of embeddings, and where decoder and encoder meet; d_model unless told
+    num_layers: Positive = 20
+    num_encoder_layers: Positive | None = None  # where they differ from num_layers
+    num_decoder_layers: Positive | None = None
+    encoder_kernel: Positive = 3  # tokens that a convolution sees
+    decoder_kernel: Positive = 3
+    dropout: Fraction = 0.1
+    tied_embeddings: bool = False  # one matrix for source, target and logits, as in the Transformer
+    max_positions: Positive = 1024  # of a sentence, its eos included: positions are learned
+
+    @property
+    def d_embedding(self) -> int:
+        """The width of an embedding."""
+        return self.embedding_width or self.d_model
+
+    @property
+    def encoder_layers(self) -> int:
+        """How many convolutions the encoder has."""
+        return self.num_encoder_layers or self.num_layers
+
+    @property
+    def decoder_layers(self) -> int:
+        """How many convolutions the decoder has, each with its attention."""
+        return self.num_decoder_layers or self.num_layers
+
+    @property
+    def spelled_out(self) -> Self:
+        """The same with every size that follows from others, so that equal sizes compare as equal."""
+        return msgspec.structs.replace(
+            self,
+            embedding_width=self.d_embedding,
+            num_encoder_layers=self.encoder_layers,
+            num_decoder_layers=self.decoder_layers,
+        )
+
+    @property
+    def position_limit(self) -> int:
+        """How many tokens a sentence may have, its eos included."""
+        return self.max_positions
+
+    @property
+    def kept_numbers(self) -> int:
+        """A convolution's windows, output and mask; an attention's queries, keys, values and output; both ends."""
+        d, f = self.d_model, self.d_embedding
+        encoder = self.encoder_layers * (self.encoder_kernel + 3) * d
+        decoder = self.decoder_layers * ((self.decoder_kernel + 4) * d + 5 * f)
+        return encoder + decoder + 2 * d + 6 * f
+
+    def __post_init__(self) -> None:
+        if self.encoder_kernel % 2 == 0:
+            raise ConfigError(
+                f"model.encoder_kernel = {self.encoder_kernel} is even, and a window has its token in the middle; "
+                f"take {self.encoder_kernel - 1} or {self.encoder_kernel + 1}"
+            )
+
+
+BASELINES: dict[str, type[FamilyConfig]] = {"mixer": MixerConfig, "bytenet": ByteNetConfig, "convs2s": ConvS2SConfig}
 """By `model.family`, which is also the name of the module in `baselines/`."""

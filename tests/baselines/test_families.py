@@ -28,6 +28,16 @@ SMALL: dict[str, dict[str, Any]] = {
     "mixer": {"num_layers": 2, "num_heads": 2, "d_ff": 24, "token_width": 12, "max_positions": 40},
     "bytenet": {"sets": 2, "dilations": 2},
     "bytenet beyond its unfolded length": {"sets": 1, "dilations": 3, "length_ratio": 1.0, "length_extra": 0},
+    "convs2s": {"num_layers": 3, "max_positions": 40},
+    "convs2s of other widths": {
+        "embedding_width": 12,
+        "num_encoder_layers": 2,
+        "num_decoder_layers": 3,
+        "encoder_kernel": 5,
+        "decoder_kernel": 2,
+        "tied_embeddings": True,
+    },
+    "convs2s without windows": {"num_layers": 2, "encoder_kernel": 1, "decoder_kernel": 1},
 }
 """By name: the settings of small models; the part of a name before the first space is the family."""
 VOCAB = 50
