@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from heedful.lab.experiment import Experiment, named
+from heedful.lab.positions import POSITIONS
+from heedful.lab.scaling import SCALING
 from heedful.lab.smoothing import SMOOTHING
 from heedful.lab.table1 import TABLE1
 from heedful.lab.table3 import TABLE3
 
-EXPERIMENTS = (TABLE1, TABLE3, SMOOTHING)
+EXPERIMENTS = (TABLE1, TABLE3, SMOOTHING, SCALING, POSITIONS)
 ALL = "all"
 
 

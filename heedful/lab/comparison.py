@@ -21,9 +21,8 @@ from heedful.errors import DataError
 from heedful.lab.canvas import png, svg
 from heedful.lab.chart import Curves, draw
 from heedful.lab.compare import ComparedRun
-from heedful.lab.experiment import BLEU, PERPLEXITY
 from heedful.lab.learning_curves import learning_curves
-from heedful.lab.row_result import scale
+from heedful.lab.metrics import BLEU, PERPLEXITY, scale
 from heedful.score.bootstrap import CHRF
 from heedful.score.card_comparison import Row, compare, over_seeds, scored_alike, side_by_side
 from heedful.score.report import Report

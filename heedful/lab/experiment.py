@@ -6,7 +6,7 @@ anything runs, with the paper's own figures. This module knows no training and n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias, TypeVar
@@ -18,14 +18,20 @@ from heedful.config.setting_names import nearest
 from heedful.errors import ConfigError
 from heedful.lab.budget import COMMON, QUICK_STEPS, STEPS, budget
 from heedful.lab.findings import Findings
+from heedful.lab.metrics import BLEU, PERPLEXITY
+from heedful.lab.row_result import RowResult
 from heedful.lab.statistics import Expected
 from heedful.lab.text import PLAIN, Text
+from heedful.lab.trained import Trained
 
 T = TypeVar("T")
 Say: TypeAlias = Callable[[str], None]
+Measure: TypeAlias = Callable[[Trained], dict[str, float]]
+"""What is measured of a trained row besides perplexity and BLEU, by name."""
+Results: TypeAlias = Mapping[str, Sequence[RowResult]]
+"""Those of each row, in the order of their seeds."""
 
 BASE = "base"
-PERPLEXITY, BLEU = "perplexity", "BLEU"
 
 
 class Row(Struct, frozen=True):
@@ -34,12 +40,14 @@ class Row(Struct, frozen=True):
     name: str
     change: str = ""
     settings: Layer = {}
+    text: Text | None = None  # where it is not the experiment's
 
 
 class Claim(Struct, frozen=True, kw_only=True):
     """A prediction: how a row's metric stands to the baseline's. `margin` is what counts as the same.
 
-    Perplexities are compared by their logarithms, so their margin is one of those: 0.05 is 5 %.
+    A metric is perplexity, BLEU, or `measure.name`. Perplexities are compared by their logarithms, so their margin is
+    one of those: 0.05 is 5 %.
     """
 
     row: str
@@ -75,6 +83,8 @@ class Experiment(Struct, frozen=True, kw_only=True):
     claims: tuple[Claim, ...] = ()
     quick: tuple[str, ...] = ()  # the rows of --quick
     text: Text = PLAIN
+    measures: dict[str, Measure] = {}
+    more: Callable[[Results], Findings] | None = None  # tables and charts of what was measured
     has_own_text: bool = False  # always the built-in corpus, whatever --data says
     measure: Callable[[LabRequest, Say], Findings] | None = None
 
@@ -87,9 +97,18 @@ class Experiment(Struct, frozen=True, kw_only=True):
         steps = min(self.steps, QUICK_STEPS) if request.is_quick else self.steps
         return merged(COMMON, budget(steps), self.settings, row.settings)
 
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """What its tables show: perplexity, BLEU, and what its claims are about."""
+        return tuple(dict.fromkeys([PERPLEXITY, BLEU, *(claim.metric for claim in self.claims)]))
+
     def chosen_rows(self, request: LabRequest) -> tuple[Row, ...]:
         """All rows, or those of --quick."""
         return tuple(self.row(name) for name in self.quick) if request.is_quick else self.rows
+
+    def text_of(self, row: Row) -> Text:
+        """What the row is trained on."""
+        return row.text or self.text
 
     def text_source(self, request: LabRequest) -> Path | None:
         """The folder that the text comes from; None: the built-in corpus."""

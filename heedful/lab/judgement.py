@@ -9,10 +9,11 @@ from statistics import fmean, stdev
 
 from heedful.errors import counted
 from heedful.lab.chart import Curves, Spreads
-from heedful.lab.experiment import BLEU, PERPLEXITY, Claim, Experiment, Row
+from heedful.lab.experiment import Claim, Experiment, Row
 from heedful.lab.findings import Findings, Judged
 from heedful.lab.learning_curves import learning_curves
-from heedful.lab.row_result import RowResult, scale
+from heedful.lab.metrics import BLEU, PERPLEXITY, is_perplexity, scale
+from heedful.lab.row_result import RowResult
 from heedful.lab.statistics import (
     UNTOLD,
     Difference,
@@ -25,7 +26,7 @@ from heedful.lab.statistics import (
 )
 from heedful.score.tables import Rows, Section
 
-METRICS = (PERPLEXITY, BLEU)
+VALIDATED = (PERPLEXITY, BLEU)
 MIN_SEEDS = 2
 
 
@@ -74,16 +75,23 @@ def findings_of(experiment: Experiment, results: Sequence[RowResult], *, has_ver
     """Table, charts and verdicts; without verdicts the predictions are left out."""
     measured = Measured.of(experiment, results)
     charts: dict[str, Curves | Spreads] = {}
-    for metric in METRICS:
-        charts[metric.lower()] = _spreads(measured, metric)
+    for metric in experiment.metrics:
+        charts[_file_name(metric)] = _spreads(measured, metric)
+    for metric in VALIDATED:
         curves = {row: [result.curve for result in each] for row, each in measured.results.items()}
         charts[f"{metric.lower()}-curves"] = learning_curves(experiment.name, metric, curves)
+    more = experiment.more(measured.results) if experiment.more else Findings()
+    charts |= more.charts
     return Findings(
-        tables=(Section("Rows", list(_table(measured))), Section("Seeds", list(_seeds(measured)))),
+        tables=(Section("Rows", list(_table(measured))), *more.tables, Section("Seeds", list(_seeds(measured)))),
         charts={name: chart for name, chart in charts.items() if _has_points(chart)},
         judged=tuple(judged(measured)) if has_verdicts else (),
-        notes=_notes(measured),
+        notes=(*_notes(measured), *more.notes),
     )
+
+
+def _file_name(metric: str) -> str:
+    return metric.lower().replace(".", "-").replace(" ", "-")
 
 
 def _has_points(chart: Curves | Spreads) -> bool:
@@ -113,7 +121,7 @@ def _of_failure(measured: Measured, claim: Claim) -> Verdict:
     """A row that diverges with every seed, beside a baseline that does not, is the worse one."""
     if not measured.has_failed(claim.row) or not measured.values(claim.baseline, claim.metric):
         return UNTOLD
-    worse = "higher" if claim.metric == PERPLEXITY else "lower"
+    worse = "higher" if is_perplexity(claim.metric) else "lower"
     return "agrees" if claim.expected == worse else "disagrees"
 
 
@@ -123,7 +131,7 @@ def _shown(measured: Measured, claim: Claim, found: Difference | None, num_claim
         return "diverged with every seed" if measured.has_failed(claim.row) else "too few seeds"
     low, high = found.interval()
     least = found.smallest(num_claims)
-    if claim.metric == PERPLEXITY:
+    if is_perplexity(claim.metric):
         change, low, high, least = (100 * math.expm1(each) for each in (found.value, low, high, least))
         return f"{change:+.1f} % [{low:+.1f}, {high:+.1f}]; could have shown {least:.1f} %"
     return f"{found.value:+.2f} [{low:+.2f}, {high:+.2f}]; could have shown {least:.2f}"
@@ -137,14 +145,15 @@ def _name(measured: Measured, row: str) -> str:
 
 
 def _table(measured: Measured) -> Iterator[list[str]]:
-    yield ["row", "change", "parameters", *METRICS, "seconds", "seeds"]
+    metrics = measured.experiment.metrics
+    yield ["row", "change", "parameters", *metrics, "seconds", "seeds"]
     for row in measured.experiment.rows:
         if results := measured.results.get(row.name):
             yield [
                 row.name,
                 row.change,
                 f"{results[0].parameters:,}",
-                *(_mean(measured.values(row.name, metric)) for metric in METRICS),
+                *(_mean(measured.values(row.name, metric)) for metric in metrics),
                 f"{fmean(result.seconds for result in results):,.0f}",
                 ", ".join(f"{result.seed}{' (diverged)' if result.diverged else ''}" for result in results),
             ]
@@ -158,13 +167,14 @@ def _mean(values: Sequence[float]) -> str:
 
 def _seeds(measured: Measured) -> Rows:
     """Each run, with where and by which code it was made."""
-    heading = ["row", "seed", *METRICS, "machine", "code", "command"]
+    metrics = measured.experiment.metrics
+    heading = ["row", "seed", *metrics, "machine", "code", "command"]
     found = [result for results in measured.results.values() for result in results]
-    return [heading, *map(_seed, found)]
+    return [heading, *(_seed(result, metrics) for result in found)]
 
 
-def _seed(result: RowResult) -> list[str]:
-    values = [result.value(metric) for metric in METRICS]
+def _seed(result: RowResult, metrics: Sequence[str]) -> list[str]:
+    values = [result.value(metric) for metric in metrics]
     figures = ["–" if value is None else f"{value:.2f}" for value in values]
     return [result.row, str(result.seed), *figures, result.machine.describe(), result.commit, result.command]
 
@@ -175,12 +185,14 @@ def _notes(measured: Measured) -> tuple[str, ...]:
         return ()
     first = results[0]
     text = f"Text: {first.text} (SHA-256 {first.text_sha256[:8]}); {first.precision}; validation text, greedy search."
-    spreads = [_spread_note(metric, spread) for metric in METRICS if (spread := measured.spread(metric))]
+    spreads = [
+        _spread_note(metric, spread) for metric in measured.experiment.metrics if (spread := measured.spread(metric))
+    ]
     return text, *spreads
 
 
 def _spread_note(metric: str, spread: Spread) -> str:
-    size = f"{100 * math.expm1(spread.deviation):.1f} %" if metric == PERPLEXITY else f"{spread.deviation:.2f}"
+    size = f"{100 * math.expm1(spread.deviation):.1f} %" if is_perplexity(metric) else f"{spread.deviation:.2f}"
     freedom = counted(spread.freedom, "degree")
     return f"Spread of {metric} between seeds, pooled over all rows: {size} ({freedom} of freedom)."
 
@@ -194,7 +206,7 @@ def _spreads(measured: Measured, metric: str) -> Spreads:
         title=f"{measured.experiment.name}: {metric} of each row, a dot for each seed",
         x=f"{metric}, validation",
         rows={name: values for name, values in rows.items() if values},
-        has_log_x=metric == PERPLEXITY,
+        has_log_x=is_perplexity(metric),
     )
 
 

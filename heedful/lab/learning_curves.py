@@ -7,7 +7,7 @@ from statistics import fmean
 from typing import TypeAlias
 
 from heedful.lab.chart import Curves, Series
-from heedful.lab.experiment import PERPLEXITY
+from heedful.lab.metrics import PERPLEXITY
 from heedful.lab.row_result import Point
 
 Curve: TypeAlias = Sequence[Point]

@@ -7,7 +7,6 @@ unasked.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from heedful.config.setting_layers import Layer, resolve, to_layer
 from heedful.config.settings import TEXT_FILES, Config
 from heedful.data.atomic import explained, write_file
 from heedful.errors import CheckpointError
-from heedful.lab.experiment import BLEU, PERPLEXITY
+from heedful.lab.metrics import BLEU, PERPLEXITY
 from heedful.score.provenance import Machine
 
 FORMAT = 1
@@ -74,11 +73,6 @@ class RowResult(Conditions, frozen=True, kw_only=True):
             return self.curve[-1].bleu
         measure, _, name = metric.partition(".")
         return self.measured.get(measure, {}).get(name)
-
-
-def scale(metric: str, value: float) -> float:
-    """Perplexities are compared by their logarithms, which spread alike at 10 and at 30."""
-    return math.log(value) if metric == PERPLEXITY else value
 
 
 def comparable(config: Config) -> Layer:

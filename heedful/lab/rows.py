@@ -6,11 +6,12 @@ row keeps its model and its card; the checkpoints go.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
+import msgspec
 import torch
 
 from heedful.config.setting_layers import Layer, preset, resolve
@@ -20,7 +21,7 @@ from heedful.data.run_folder import CHECKPOINTS, CONFIG, TOKENIZER, has_begun
 from heedful.data.run_metrics import run_metrics
 from heedful.data.tokenizer import Tokenizer
 from heedful.errors import ConfigError, TrainingError
-from heedful.lab.experiment import Say
+from heedful.lab.experiment import Measure, Say
 from heedful.lab.row_result import (
     Conditions,
     Point,
@@ -32,6 +33,7 @@ from heedful.lab.row_result import (
     save,
 )
 from heedful.lab.text import PreparedText
+from heedful.lab.trained import Trained
 from heedful.model.checkpoint import load_config
 from heedful.model.device import choose_device
 from heedful.model.parameter_count import count, shapes_of_new
@@ -58,6 +60,7 @@ class Job:
     output: Path
     device: str
     command: str
+    measures: Mapping[str, Measure]
 
     @property
     def name(self) -> str:
@@ -131,6 +134,19 @@ def make_row(job: Job, *, say: Say, on_record: OnRecord, stop: Stop) -> RowResul
     result = _result(job, diverged)
     save(job.record, result)
     remove_folder(job.run / CHECKPOINTS)
+    return result
+
+
+def with_measures(job: Job, result: RowResult, *, say: Say) -> RowResult:
+    """The result with what this experiment measures besides; what is there already is kept."""
+    missing = (
+        {} if result.diverged else {name: job.measures[name] for name in job.measures if name not in result.measured}
+    )
+    for name, measure in missing.items():
+        say(f"{job.name}: measuring {name}")
+        found = measure(Trained(job.run, job.text, job.seed, job.device))
+        result = msgspec.structs.replace(result, measured={**result.measured, name: found})
+        save(job.record, result)
     return result
 
 

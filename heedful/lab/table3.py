@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from heedful.config.setting_layers import Layer
-from heedful.lab.experiment import BASE, BLEU, PERPLEXITY, Claim, Experiment, Row
+from heedful.lab.experiment import BASE, Claim, Experiment, Row
+from heedful.lab.metrics import BLEU, PERPLEXITY
 from heedful.lab.statistics import Expected
 
 

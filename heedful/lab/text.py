@@ -29,8 +29,9 @@ Sets: TypeAlias = Mapping[str, Pairs]
 
 SOURCE, TARGET = "en", "de"
 TRAIN, VALID, PRONOUNS = "train", "valid", "pronouns.tsv"
-CAPTION_PAIRS, CAPTION_PIECES = 6_000, 4_000
-BUILT_IN_PAIRS, BUILT_IN_PIECES = 4_000, 1_600
+CAPTION_PAIRS, CAPTION_PIECES, CAPTION_SHORT = 6_000, 4_000, 12
+BUILT_IN_PAIRS, BUILT_IN_PIECES, BUILT_IN_SHORT = 4_000, 1_600, 8
+BUILT_IN_POOL = 16_000
 PACKED = ("", ".xz", ".gz")
 
 
@@ -43,6 +44,7 @@ class Source:
     valid: Pairs
     num_pairs: int
     num_pieces: int
+    short: int = CAPTION_SHORT  # words of a sentence that is short here: of about half of them
     other_files: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -73,6 +75,10 @@ class PreparedText:
         """The name that results call it by."""
         return self.folder.name
 
+    def pairs(self, name: str) -> Pairs:
+        """The pairs of a set."""
+        return list(read_pairs([self.folder / f"{name}.{SOURCE}"], [self.folder / f"{name}.{TARGET}"]))
+
     def layer(self, *, has_own_tokenizer: bool = False) -> Layer:
         """The settings that name its files; a row with settings for the tokenizer learns its own."""
         names = {"source": TRAIN, "target": TRAIN, "valid_source": VALID, "valid_target": VALID}
@@ -88,9 +94,9 @@ def _file(name: str, field: str) -> str:
 # ------------------------------------------------------------------------------------------------------------- sources
 
 
-def read_source(data: Path | None, *, num_pairs: int = BUILT_IN_PAIRS) -> Source:
+def read_source(data: Path | None) -> Source:
     """The pairs of a folder, or of the built-in corpus."""
-    return _built_in(num_pairs) if data is None else _of_folder(data)
+    return _built_in() if data is None else _of_folder(data)
 
 
 def _of_folder(data: Path) -> Source:
@@ -111,15 +117,15 @@ def find_text(folder: Path, name: str) -> Path:
     raise DataError(f"{folder / name}: is not there, nor as .xz or .gz; --data names the folder that holds it")
 
 
-def _built_in(num_pairs: int) -> Source:
+def _built_in() -> Source:
     """The built-in corpus, whose German pronouns show which noun they mean."""
     write = WRITERS[TARGET]
-    sentences = training_sentences(SOURCE, seed=1, count=num_pairs)
+    sentences = training_sentences(SOURCE, seed=1, count=BUILT_IN_POOL)
     train = [SentencePair(line, written(write(sentence))) for sentence, _, line in sentences]
     valid, _ = held_out_examples(SOURCE, TARGET)
     cases = "".join(f"{case.source}\t{case.right}\t{case.wrong}\n" for case in pronoun_cases(SOURCE, TARGET))
     pairs = [SentencePair(example.source, example.target) for example in valid]
-    return Source("built-in", train, pairs, num_pairs, BUILT_IN_PIECES, {PRONOUNS: cases})
+    return Source("built-in", train, pairs, BUILT_IN_PAIRS, BUILT_IN_PIECES, BUILT_IN_SHORT, {PRONOUNS: cases})
 
 
 # ------------------------------------------------------------------------------------------------------------ on disk

@@ -12,24 +12,36 @@ from statistics import fmean
 from heedful.errors import about, counted
 from heedful.lab.experiment import Experiment, LabRequest, Row, Say, merged
 from heedful.lab.row_result import RowResult
-from heedful.lab.rows import Job, OnRecord, Stop, kept_result, make_row
+from heedful.lab.rows import Job, OnRecord, Stop, kept_result, make_row, with_measures
 from heedful.lab.text import PreparedText, prepare, read_source
 
 TEXTS = "texts"
 
 
 def jobs_of(experiment: Experiment, request: LabRequest) -> list[Job]:
-    """All rows with all seeds; the text is written if it is not there."""
-    source = read_source(experiment.text_source(request))
-    text = prepare(experiment.text, source, request.output / TEXTS)
-    rows = experiment.chosen_rows(request)
-    return [_job(experiment, row, seed, text, request) for seed in request.seeds for row in rows]
+    """All rows with all seeds; text is written if it is not there."""
+    source, rows = read_source(experiment.text_source(request)), experiment.chosen_rows(request)
+    texts = {text.name: text for text in map(experiment.text_of, rows)}
+    prepared = {name: prepare(text, source, request.output / TEXTS) for name, text in texts.items()}
+    return [
+        _job(experiment, row, seed, prepared[experiment.text_of(row).name], request)
+        for seed in request.seeds
+        for row in rows
+    ]
 
 
 def _job(experiment: Experiment, row: Row, seed: int, text: PreparedText, request: LabRequest) -> Job:
     settings = merged(experiment.settings_of(row, request), {"train": {"seed": seed}})
-    files = text.layer(has_own_tokenizer="tokenizer" in row.settings)
-    return Job(row.name, seed, (files, settings), text, request.output, request.device, request.command)
+    return Job(
+        row=row.name,
+        seed=seed,
+        layers=(text.layer(has_own_tokenizer="tokenizer" in row.settings), settings),
+        text=text,
+        output=request.output,
+        device=request.device,
+        command=request.command,
+        measures=experiment.measures,
+    )
 
 
 @dataclass(slots=True)
@@ -53,7 +65,8 @@ class TimeLeft:
 def results_of(jobs: Sequence[Job], *, say: Say, on_record: OnRecord, stop: Stop) -> tuple[list[RowResult], bool]:
     """The results that there are in the end, and whether they are all; a stop ends it with some."""
     kept = [kept_result(job) for job in jobs]
-    results, time_left = [result for result in kept if result], TimeLeft()
+    results = [with_measures(job, result, say=say) for job, result in zip(jobs, kept, strict=True) if result]
+    time_left = TimeLeft()
     for result in results:
         time_left.add(result)
     missing = [job for job, result in zip(jobs, kept, strict=True) if result is None]
@@ -66,6 +79,6 @@ def results_of(jobs: Sequence[Job], *, say: Say, on_record: OnRecord, stop: Stop
         made = make_row(job, say=say, on_record=on_record, stop=stop)
         if made is None:
             return results, False
-        results.append(made)
+        results.append(with_measures(job, made, say=say))
         time_left.add(made)
     return results, True

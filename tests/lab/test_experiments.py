@@ -11,7 +11,8 @@ from heedful.config.setting_layers import preset, resolve
 from heedful.config.settings import Config
 from heedful.errors import ConfigError
 from heedful.lab.catalogue import ALL, EXPERIMENTS, chosen
-from heedful.lab.experiment import BASE, BLEU, PERPLEXITY, Experiment, LabRequest, Row
+from heedful.lab.experiment import BASE, Experiment, LabRequest, Row
+from heedful.lab.metrics import BLEU, PERPLEXITY
 from heedful.lab.rows import PRESET
 from heedful.lab.table3 import MARGINS, ROWS, TABLE3, claims, expected
 

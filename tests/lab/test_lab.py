@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import random
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import msgspec
@@ -19,9 +21,14 @@ from heedful.config.settings import Config
 from heedful.data.atomic import write_file
 from heedful.errors import CheckpointError, ConfigError, DataError, TrainingError
 from heedful.lab import row_result, rows
-from heedful.lab.experiment import BASE, BLEU, PERPLEXITY, Claim, Experiment, LabRequest, Row
+from heedful.lab.experiment import BASE, Claim, Experiment, LabRequest, Row
+from heedful.lab.metrics import BLEU, PERPLEXITY
+from heedful.lab.quality import quality
 from heedful.lab.row_result import RowResult
 from heedful.lab.running import Finished, forget_rows, run_experiment
+from heedful.lab.scaling import softmax_gradients
+from heedful.lab.text import PreparedText
+from heedful.lab.trained import Trained
 from heedful.train.loop import CheckpointRecord, Record
 
 pytestmark = pytest.mark.slow
@@ -77,7 +84,7 @@ class Watch:
 
 
 def run(
-    output: Path, data: Path | None, *, seeds: tuple[int, ...] = (1, 2), watch: Watch | None = None, **changes: object
+    output: Path, data: Path | None, *, seeds: tuple[int, ...] = (1, 2), watch: Watch | None = None, **changes: Any
 ) -> Finished:
     watch = watch or Watch()
     request = LabRequest(output, data, seeds=seeds, device="cpu", command="heedful lab small")
@@ -160,6 +167,53 @@ def test_all_rows_share_text_and_vocabulary(lab: Path, data: Path) -> None:
     one, other = (lab / "runs" / data.name / name / "tokenizer.model" for name in ("base-1", "h1-2"))
     assert one.read_bytes() == other.read_bytes()
     assert len({result(lab, row, seed).text_sha256 for row in (BASE, "h1") for seed in (1, 2)}) == 1
+
+
+# ------------------------------------------------------------------------------------------------------------ measures
+
+
+@pytest.fixture(scope="module")
+def trained(lab: Path, data: Path) -> Trained:
+    """The base row of the first seed."""
+    text = PreparedText(lab / "texts" / data.name, result(lab, BASE, 1).text_sha256)
+    return Trained(lab / "runs" / data.name / "base-1", text, 1, "cpu")
+
+
+def test_quality_is_that_of_validation(trained: Trained, lab: Path) -> None:
+    found = quality(trained.translator(), trained.text.pairs("valid"))
+    last = result(lab, BASE, 1).curve[-1]
+    assert found == {PERPLEXITY: pytest.approx(last.perplexity, rel=1e-5), BLEU: pytest.approx(last.bleu)}
+
+
+def test_the_softmax_has_a_gradient_before_and_after_training(trained: Trained) -> None:
+    found = softmax_gradients(trained)
+    assert set(found) == {"initial gradient", "gradient"}
+    assert all(0 < value < 1 for value in found.values())
+
+
+def test_what_an_experiment_measures_besides_is_measured_once_also_of_older_results(
+    lab: Path, data: Path, tmp_path: Path
+) -> None:
+    asked: list[str] = []
+
+    def count(trained: Trained) -> dict[str, float]:
+        asked.append(trained.run.name)
+        return {"seed": float(trained.seed)}
+
+    shutil.copytree(lab, tmp_path / "lab")
+    claim = Claim(row="h1", metric="counts.seed", expected="same", source="by its name", margin=0.5)
+    changes: dict[str, Any] = {"measures": {"counts": count}, "claims": (claim,)}
+    done = run(tmp_path / "lab", data, **changes)
+    assert sorted(asked) == ["base-1", "base-2", "h1-1", "h1-2"]
+    assert "| 1.50 ± 0.71 |" in done.report.read_text(encoding="utf-8")
+    assert (tmp_path / "lab" / "small" / "counts-seed.svg").is_file()
+    run(tmp_path / "lab", data, **changes)
+    assert len(asked) == 4
+    shutil.rmtree(tmp_path / "lab" / "runs")
+    with pytest.raises(
+        CheckpointError, match=r"base-1/model: is gone, and something is to be measured of it; use --redo"
+    ):
+        run(tmp_path / "lab", data, measures={"more": lambda each: {"blocks": float(each.translator() is None)}})
 
 
 class KilledError(Exception):
