@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from heedful.lab.embedding import EMBEDDING
 from heedful.lab.experiment import Experiment, named
+from heedful.lab.heads import HEADS
 from heedful.lab.positions import POSITIONS
+from heedful.lab.projections import PROJECTIONS
 from heedful.lab.scaling import SCALING
 from heedful.lab.smoothing import SMOOTHING
 from heedful.lab.table1 import TABLE1
 from heedful.lab.table3 import TABLE3
 
-EXPERIMENTS = (TABLE1, TABLE3, SMOOTHING, SCALING, POSITIONS)
+EXPERIMENTS = (TABLE1, TABLE3, SMOOTHING, POSITIONS, SCALING, PROJECTIONS, EMBEDDING, HEADS)
 ALL = "all"
 
 
