@@ -19,9 +19,10 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from heedful.cli import demo
+from heedful.cli.commands.models import echo_sizes
 from heedful.config import optional_packages
 from heedful.config.setting_layers import resolve
-from heedful.config.settings import Config
+from heedful.config.settings import Config, FamilyConfig
 from heedful.data.stdio import output_file
 from heedful.model.checkpoint import FORMAT
 from heedful.model.parameter_count import count, shapes_of_new
@@ -453,6 +454,12 @@ def test_info_prints_the_parameters_of_preset_and_model(heedful: Run, model: Pat
     assert "parameters" in out
     assert "family" not in out
     assert "family        mixer\n" in heedful("info", "--preset", "tiny", "--set", "model.family=mixer").out
+
+
+def test_sizes_stand_in_one_column_however_long_a_part_is_called(capsys: pytest.CaptureFixture[str]) -> None:
+    echo_sizes(FamilyConfig(family="bag"), 10, {"the_words_of_the_source.W": (10, 2)}, ("languages", "en → de"))
+    values = [line[len("the_words_of_the_source ") :] for line in capsys.readouterr().out.splitlines()]
+    assert values == ["en → de", "bag", "10 word pieces", "20 parameters", "20"]
 
 
 def test_info_counts_the_weights_that_lie_in_the_folder(heedful: Run, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,22 +19,29 @@ if TYPE_CHECKING:
     from heedful.model.parameter_count import Shapes
 
 
-def echo_sizes(model: FamilyConfig, vocab_size: int, shapes: Shapes) -> None:
-    """Where the parameters are; `shapes` are theirs."""
+def echo_sizes(model: FamilyConfig, vocab_size: int, shapes: Shapes, *above: tuple[str, str]) -> None:
+    """Where the parameters are, below the rows `above`; `shapes` are those of the parameters."""
+    rows = [*above, *_size_rows(model, vocab_size, shapes)]
+    width = max(13, *(len(name) for name, _ in rows))
+    for name, text in rows:
+        click.echo(f"{name:{width}} {text}")
+
+
+def _size_rows(model: FamilyConfig, vocab_size: int, shapes: Shapes) -> Iterator[tuple[str, str]]:
     from heedful.config.settings import DEFAULT_FAMILY, ModelConfig
     from heedful.model.parameter_count import count
 
     if model.family != DEFAULT_FAMILY:
-        click.echo(f"family        {model.family}")
-    click.echo(f"vocabulary    {vocab_size:,} word pieces")
+        yield "family", model.family
+    yield "vocabulary", f"{vocab_size:,} word pieces"
     for part in dict.fromkeys(map(_part, shapes)):
         inside = {name: shape for name, shape in shapes.items() if _part(name) == part}
         num = len({name.split(".")[1] for name in inside if re.match(rf"{part}\.\d+\.", name)})
         of = f"{counted(num, 'layer')} of {count(inside, f'{part}.0.'):,}" if num else f"{count(inside):,}"
-        click.echo(f"{part:13} {of} parameters")
+        yield part, f"{of} parameters"
     if isinstance(model, ModelConfig):
-        click.echo(f"heads         {model.num_heads} with d_k {model.head_d_k} and d_v {model.head_d_v}")
-    click.echo(f"parameters    {count(shapes):,}")
+        yield "heads", f"{model.num_heads} with d_k {model.head_d_k} and d_v {model.head_d_v}"
+    yield "parameters", f"{count(shapes):,}"
 
 
 def _part(name: str) -> str:
@@ -65,9 +73,9 @@ def info(model: Path | None, preset: str | None, settings: tuple[str, ...]) -> N
         raise ConfigError(f"{model}: no such folder; the sizes of the preset are shown by --preset {model}")
     files = find_model(model)
     config = load_config(files.config)
-    click.echo(f"weights       {files.weights}")
-    click.echo(f"languages     {config.data.source_language or '?'} → {config.data.target_language or '?'}")
-    echo_sizes(config.model, Tokenizer.load(files.tokenizer).vocab_size, load_shapes(files.weights))
+    pair = f"{config.data.source_language or '?'} → {config.data.target_language or '?'}"
+    above = ("weights", str(files.weights)), ("languages", pair)
+    echo_sizes(config.model, Tokenizer.load(files.tokenizer).vocab_size, load_shapes(files.weights), *above)
 
 
 @click.command(short_help="All settings, as TOML.")

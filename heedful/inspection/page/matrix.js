@@ -169,7 +169,7 @@ function scaleBar() {
 
 function notes(found) {
   const texts = [
-    found.causal ? t("note.causal") : t("note.padding"),
+    found.causal ? t("note.causal") : get().trace.model.family ? null : t("note.padding"),
     found.places ? t("note.hidden") : null,
     get().unit === "words" ? t("note.words") : null,
   ];
