@@ -14,6 +14,7 @@ SWITCHES: dict[str, dict[str, Any]] = {
     "a radius": {"attention_radius": 2},
     "a radius, additive": {"attention_radius": 1, "compatibility": "additive"},
     "a radius, relative positions": {"attention_radius": 3, "positions": "relative"},
+    "experts": {"num_experts": 4},
     "untied embeddings": {"tied_embeddings": False},
     "unscaled embeddings": {"scaled_embeddings": False},
     "untied, unscaled embeddings": {"tied_embeddings": False, "scaled_embeddings": False},

@@ -114,6 +114,7 @@ class ModelConfig(FamilyConfig, frozen=True, forbid_unknown_fields=True, kw_only
     projections: Literal["separate", "shared_qk", "tied_qkv"] = "separate"  # W_Q, W_K, W_V: three matrices, two or one
     attention_radius: Count = 0  # self-attention sees so many positions on each side; 0: all
     attention_dropout: Fraction = 0.0  # of attention's weights
+    num_experts: Positive = 1  # in the place of each feed-forward network, each with d_ff; a token goes through two
     tied_embeddings: bool = True  # of source and target, and the projection before the softmax: one matrix
     scaled_embeddings: bool = True  # by √d_model
     residuals: bool = True  # around each sub-layer
@@ -156,10 +157,10 @@ class ModelConfig(FamilyConfig, frozen=True, forbid_unknown_fields=True, kw_only
 
     @property
     def kept_numbers(self) -> int | None:
-        """Inputs and outputs of every sub-layer, and its masks; None where attention keeps its weights too."""
+        """Inputs and outputs of every sub-layer, and its masks; None for variants, which keep others too."""
         if self.compatibility != "scaled" or self.positions in POSITIONS_OF_ATTENTION:
             return None
-        if self.attention_radius or self.attention_dropout:
+        if self.attention_radius or self.attention_dropout or self.num_experts > 1:
             return None
         heads = self.num_heads * (2 * self.head_d_k + 2 * self.head_d_v)
         attention, feed_forward = heads + 5 * self.d_model, 2 * self.d_ff + 4 * self.d_model

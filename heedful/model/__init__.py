@@ -8,6 +8,7 @@
 | `attention.py` | §3.2 scaled dot-product and multi-head attention |
 | `attention_variants.py` | not the paper's: what experiments put in the place of equation 1 |
 | `feed_forward.py` | §3.3 position-wise feed-forward networks |
+| `experts.py` | not the paper's: several feed-forward networks, of which a token takes two |
 | `dropout.py` | §5.4 dropout |
 | `layers.py`, `transformer.py` | §3.1 the layers, and the whole model |
 | `decoding.py` | the same model one token at a time |
@@ -20,7 +21,7 @@ Every tensor's name ends in its shape. The legend, the same everywhere in this p
     D d_model          H heads               K d_k (or d_v)            F d_ff               V vocabulary
     W beam width       R = N × W rows        P padded cells            A tiles on CUDA      1 where it broadcasts
     C d_k + d_v        X, E columns of heads or matrices side by side  I dimensions in pairs, 2i and 2i + 1
-    B distances of relative positions
+    B distances of relative positions                                  G experts
 
 (P is also the places that drop numbers, in `seeds_P`, and the programs of a kernel, in their partial sums; I is also
 all numbers of a batch in one row, in `numbers_I`. Outside the model T is also the steps of a search, in its `History`,

@@ -24,6 +24,8 @@ from torch.nn import functional as F
 from heedful.config.supported_settings import NUMBERS, SupportedSettings, anything
 from heedful.model.attention import Equation1, MultiHeadAttention, Pairs
 from heedful.model.embedding import Embedding
+from heedful.model.experts import Experts
+from heedful.model.feed_forward import FeedForward
 from heedful.model.interface import Memory
 from heedful.model.layers import DecoderLayer
 
@@ -38,6 +40,7 @@ CACHED = SupportedSettings(
         "projections": anything,
         "attention_radius": anything,
         "attention_dropout": anything,  # nothing is dropped
+        "num_experts": anything,
         "tied_embeddings": anything,
         "scaled_embeddings": anything,
         "residuals": anything,
@@ -202,7 +205,7 @@ class CachedLayer:
 
     def __init__(self, layer: DecoderLayer) -> None:
         self.layer = layer
-        own, cross, forward = layer.self_attention, layer.cross_attention, layer.feed_forward
+        own, cross = layer.self_attention, layer.cross_attention
         self.own, self.cross = own.equation, cross.equation
         self.num_heads, self.query_width = own.num_heads, own.W_Q.out_features
         self.d_k = own.W_K.out_features // self.num_heads
@@ -213,8 +216,7 @@ class CachedLayer:
             Product(own.W_O.weight),
             Product(scaled_queries(cross)),
             Product(cross.W_O.weight),
-            Product(forward.W_1.weight, forward.W_1.bias),
-            Product(forward.W_2.weight, forward.W_2.bias),
+            *feed_forward_products(layer.feed_forward),
         )
 
     def memory(self, hidden_SD: Tensor, row_NM: Tensor) -> Tensor:
@@ -228,8 +230,12 @@ class CachedLayer:
         layer = self.layer
         x_RD = layer.self_attention_norm(x_RD, self._own(x_RD, state.keys_values_NHLWC[number], place))
         x_RD = layer.cross_attention_norm(x_RD, self._cross(x_RD, state.memory_NHMC[number], state.memory_mask_N11M))
-        x_RD = layer.feed_forward_norm(x_RD, self.products.W_2(self.products.W_1.relu(x_RD)))
+        x_RD = layer.feed_forward_norm(x_RD, self.feed_forward(x_RD))
         return x_RD
+
+    def feed_forward(self, x_RD: Tensor) -> Tensor:
+        """Equation 2."""
+        return self.products.W_2(self.products.W_1.relu(x_RD))
 
     def _own(self, x_RD: Tensor, cache_NHLWC: Tensor, place: Place) -> Tensor:
         num_beams, product_RX = cache_NHLWC.size(3), self.products.own_QKV(x_RD)
@@ -259,6 +265,37 @@ class CachedLayer:
         return heads_NWHK.flatten(2).flatten(0, 1)
 
 
+class CachedLayerOfExperts(CachedLayer):
+    """All experts are computed, side by side, and the gates make zeros of those that a token does not take."""
+
+    def __init__(self, layer: DecoderLayer, experts: Experts) -> None:
+        super().__init__(layer)
+        self.gates = experts.gates
+        self.b_2_GD = torch.stack([part.W_2.bias for part in experts.networks]).detach()
+
+    def feed_forward(self, x_RD: Tensor) -> Tensor:
+        """The sum of the experts by their gates."""
+        gates_RG = self.gates(x_RD)
+        hidden_RGF = self.products.W_1.relu(x_RD).unflatten(-1, (gates_RG.size(-1), -1))
+        return self.products.W_2((gates_RG[..., None] * hidden_RGF).flatten(1)) + gates_RG @ self.b_2_GD
+
+
+def cached_layer(layer: DecoderLayer) -> CachedLayer:
+    """The layer, prepared for one token at a time."""
+    experts = layer.feed_forward
+    return CachedLayerOfExperts(layer, experts) if isinstance(experts, Experts) else CachedLayer(layer)
+
+
+def feed_forward_products(part: FeedForward | Experts) -> tuple[Product, Product]:
+    """Those of equation 2; of experts all side by side, without the biases of the second."""
+    if isinstance(part, FeedForward):
+        return Product(part.W_1.weight, part.W_1.bias), Product(part.W_2.weight, part.W_2.bias)
+    W_1, b_1 = ([getattr(each.W_1, name) for each in part.networks] for name in ("weight", "bias"))
+    return Product(torch.cat(W_1), torch.cat(b_1)), Product(
+        torch.cat([each.W_2.weight for each in part.networks], dim=1)
+    )
+
+
 def scaled_queries(part: MultiHeadAttention) -> Tensor:
     """W_Q / √d_k: equation 1 with the division done once, in the matrix."""
     return part.W_Q.weight.detach() / part.equation.divisor
@@ -276,7 +313,7 @@ class CachedDecoder:
     def __init__(self, embedding: Embedding, layers: Sequence[DecoderLayer], *, position_limit: int) -> None:
         assert not embedding.training, "decoding is for a model in eval mode; dropout is for training"
         self.embedding, self.position_limit = embedding, position_limit
-        self.layers = [CachedLayer(layer) for layer in layers]
+        self.layers = [cached_layer(layer) for layer in layers]
         self.logits = Product(embedding.weight_VD)
 
     def empty(self, num_slots: int, num_beams: int, *, source_length: int = 0) -> CachedState:

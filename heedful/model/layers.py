@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from heedful.config.settings import ModelConfig
 from heedful.model.attention_variants import new_cross_attention, new_self_attention
 from heedful.model.dropout import Dropout
-from heedful.model.feed_forward import FeedForward
+from heedful.model.experts import new_feed_forward
 from heedful.model.layout import Layout
 
 LAYER_NORM_EPS = 1e-5
@@ -46,7 +46,7 @@ class EncoderLayer(nn.Module):
         super().__init__()
         self.self_attention = new_self_attention(config)
         self.self_attention_norm = new_add_and_norm(config)
-        self.feed_forward = FeedForward(config.d_model, config.d_ff)
+        self.feed_forward = new_feed_forward(config)
         self.feed_forward_norm = new_add_and_norm(config)
 
     def forward(self, x_TD: Tensor, layout: Layout) -> Tensor:
@@ -64,7 +64,7 @@ class DecoderLayer(nn.Module):
         self.self_attention_norm = new_add_and_norm(config)
         self.cross_attention = new_cross_attention(config)
         self.cross_attention_norm = new_add_and_norm(config)
-        self.feed_forward = FeedForward(config.d_model, config.d_ff)
+        self.feed_forward = new_feed_forward(config)
         self.feed_forward_norm = new_add_and_norm(config)
 
     def forward(self, x_TD: Tensor, memory_SD: Tensor, layout: Layout, cross_layout: Layout) -> Tensor:

@@ -18,6 +18,7 @@ from heedful.model.attention import CrossAttention, MultiHeadAttention, SelfAtte
 from heedful.model.attention_variants import VariedAttention
 from heedful.model.decoding import CACHED, CachedDecoder
 from heedful.model.embedding import Embedding, LearnedPositions, new_embedding
+from heedful.model.experts import taken_imbalance
 from heedful.model.interface import Decoder, Memory, RecordedAttention, ReplayDecoder, TranslationModel
 from heedful.model.layers import DecoderLayer, EncoderLayer
 from heedful.model.packed import Packed
@@ -83,6 +84,10 @@ class Transformer(TranslationModel):
     def projection(self) -> Tensor:
         """E, which by default is the matrix of both embeddings too."""
         return self.embedding.weight_VD
+
+    def auxiliary_loss(self) -> Tensor | None:
+        """The imbalance of the experts, where there are several."""
+        return taken_imbalance(self)
 
     def new_decoder(self) -> Decoder[Any]:
         """With a cache, wherever that can be done."""

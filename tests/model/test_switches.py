@@ -24,6 +24,7 @@ from heedful.model.attention_variants import (
     RotaryPositions,
     VariedAttention,
 )
+from heedful.model.experts import BALANCE, Experts, squared_variation
 from heedful.model.layers import EncoderLayer
 from heedful.model.layout import Lengths, make_groups
 from heedful.model.packed import Packed, pack_source, pack_target, shift_right
@@ -323,6 +324,74 @@ def test_without_attention_dropout_nothing_is_drawn_for_it() -> None:
         state = torch.get_rng_state()
         model(*batch)
         assert torch.equal(torch.get_rng_state(), state), settings
+
+
+# --------------------------------------------------------------------------- §3.3, conditional computation by experts
+
+
+def random_experts(num_experts: int = 4) -> Experts:
+    experts = Experts(d_model=16, d_ff=24, num_experts=num_experts).double()
+    for parameter in experts.parameters():
+        torch.nn.init.normal_(parameter, std=0.5)
+    return experts
+
+
+def test_experts_with_identical_weights_are_one_network() -> None:
+    experts, x_TD = random_experts(), torch.randn(50, 16).double()
+    first, *others = experts.networks
+    for other in others:
+        other.load_state_dict(first.state_dict())
+    same(experts(x_TD), first(x_TD))
+    assert (random_experts()(x_TD) - first(x_TD)).abs().max() > 1e-3
+
+
+def test_a_token_goes_through_the_two_experts_that_its_gates_prefer() -> None:
+    """Each token by itself, as the equations have it: G(x) = softmax of the two largest of x W_g."""
+    experts, x_TD = random_experts(), torch.randn(50, 16).double()
+    chosen = set()
+    for x_D, output_D in zip(x_TD, experts(x_TD), strict=True):
+        scores_G = experts.W_g.weight @ x_D
+        one, two = scores_G.argsort(descending=True)[:2].tolist()
+        share = torch.sigmoid(scores_G[one] - scores_G[two])
+        same(output_D, share * experts.networks[one](x_D) + (1 - share) * experts.networks[two](x_D))
+        chosen |= {one, two}
+    assert chosen == {0, 1, 2, 3}
+
+
+def test_an_expert_that_nobody_takes_has_a_gradient_of_zero() -> None:
+    """And not none, which several processes would wait for."""
+    experts = random_experts()
+    torch.nn.init.zeros_(experts.W_g.weight)
+    experts.W_g.weight.data[:2] += 1.0
+    experts(torch.rand(9, 16).double()).sum().backward()
+    taken = [bool(summed_gradients([expert.W_1.weight]).any()) for expert in experts.networks]
+    assert taken == [True, True, False, False]
+
+
+def test_the_auxiliary_loss_is_the_imbalance_of_the_gates_and_reading_clears_it() -> None:
+    """Of every layer w · CV(Σ G(x))², times its tokens, as the loss is a sum over them."""
+    model, batch = new_model(num_experts=4).train(), packed((7, 3), (6, 5))
+    assert model.auxiliary_loss() is None
+    places = [module for module in model.modules() if isinstance(module, Experts)]
+    inputs: list[Tensor] = []
+    for place in places:
+        place.register_forward_hook(lambda module, given, output: inputs.append(given[0]))
+    model(*batch)
+    importances = [place.gates(x_TD).sum(dim=0) for place, x_TD in zip(places, inputs, strict=True)]
+    variations = [importance_G.std(correction=0) / importance_G.mean() for importance_G in importances]
+    loss = model.auxiliary_loss()
+    assert loss is not None
+    same(loss, BALANCE * (10 * torch.stack(variations[:2]).square() + 11 * torch.stack(variations[2:]).square()).sum())
+    loss.backward()
+    assert all(summed_gradients([place.W_g.weight]).any() for place in places)
+    assert model.auxiliary_loss() is None
+    model.eval()(*batch)
+    assert model.auxiliary_loss() is None
+
+
+def test_equal_gates_are_balanced() -> None:
+    assert squared_variation(torch.full((4,), 2.5)) == 0
+    assert squared_variation(torch.tensor([1.0, 0.0])) == 1
 
 
 # --------------------------------------------------------------------------------- §3.4 and §3.1, embeddings, residuals

@@ -104,6 +104,7 @@ def _set_stack(spec: Any, embeddings: Any, model: Transformer, layers: nn.Module
         _set_attention(layer_spec.self_attention, layer.self_attention, layer.self_attention_norm, fused=3)
         if isinstance(layer, DecoderLayer):
             _set_attention(layer_spec.attention, layer.cross_attention, layer.cross_attention_norm, fused=2)
+        assert isinstance(layer.feed_forward, FeedForward)
         _set_feed_forward(layer_spec.ffn, layer.feed_forward, layer.feed_forward_norm)
 
 
