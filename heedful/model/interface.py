@@ -24,7 +24,11 @@ from heedful.model.layout import offsets_of
 from heedful.model.packed import Packed, pack_target
 
 RecordedAttention: TypeAlias = Mapping[str, list[Recorder]]
-"""By kind (encoder, decoder, cross): what each layer recorded."""
+"""By kind (encoder, decoder, cross): what each layer recorded, one entry for each pass.
+
+A pass's weights are heads × rows that look × rows looked at, with as many heads in every layer of a kind. Queries, keys
+and values may be left out: `inspection/` then shows the weights without the calculation.
+"""
 
 
 @dataclass(frozen=True, slots=True)
