@@ -43,9 +43,10 @@ class Experts(nn.Module):
 
     def gates(self, x_TD: Tensor) -> Tensor:
         """G(x)."""
-        largest_T2 = self.W_g(x_TD).topk(CHOSEN, dim=-1)
-        gates_TG = largest_T2.values.new_zeros(len(x_TD), len(self.experts))
-        return gates_TG.scatter(-1, largest_T2.indices, largest_T2.values.softmax(dim=-1))
+        scores_TG: Tensor = self.W_g(x_TD)
+        largest_T2, number_T2 = scores_TG.topk(CHOSEN, dim=-1)
+        gates_T2 = largest_T2.softmax(dim=-1)
+        return gates_T2.new_zeros(scores_TG.shape).scatter(-1, number_T2, gates_T2)
 
 
 def squared_variation(numbers_G: Tensor) -> Tensor:

@@ -17,6 +17,7 @@ from heedful.errors import ConfigError
 from heedful.inspection.doctor import examine
 from heedful.model.attention import MultiHeadAttention
 from heedful.model.checkpoint import load_model
+from heedful.model.feed_forward import FeedForward
 from heedful.model.interface import TranslationModel
 from heedful.model.layers import DecoderLayer, EncoderLayer
 from heedful.model.layout import Lengths, make_groups
@@ -101,6 +102,7 @@ def torch_layer(layer: EncoderLayer | DecoderLayer, of: Callable[[Tensor], Tenso
         norms.insert(1, layer.cross_attention_norm)
     for number, norm in enumerate(norms, start=1):
         tensors |= {f"norm{number}.weight": of(norm.norm.weight), f"norm{number}.bias": of(norm.norm.bias)}
+    assert isinstance(layer.feed_forward, FeedForward)
     for number, linear in enumerate((layer.feed_forward.W_1, layer.feed_forward.W_2), start=1):
         tensors |= {f"linear{number}.weight": of(linear.weight), f"linear{number}.bias": of(linear.bias)}
     return tensors

@@ -422,8 +422,8 @@ def test_without_residuals_a_layer_forgets_its_input_where_a_sub_layer_says_noth
     layout = make_groups(lengths(5), lengths(5), causal=False)
     for residuals in (False, True):
         layer = EncoderLayer(msgspec.structs.replace(SMALL, residuals=residuals)).double()
-        torch.nn.init.zeros_(layer.feed_forward.W_2.weight)
-        torch.nn.init.zeros_(layer.feed_forward.W_2.bias)
+        for name in ("W_2.weight", "W_2.bias"):
+            torch.nn.init.zeros_(layer.feed_forward.get_parameter(name))
         one_TD, two_TD = (layer(torch.randn(5, SMALL.d_model).double(), layout) for _ in range(2))
         assert torch.equal(one_TD, two_TD) != residuals
 
