@@ -126,11 +126,11 @@ def test_its_sizes_are_its_own_settings(glance: Translator, mixer: Translator) -
 
 
 SMALL = {"num_layers": 1, "num_heads": 2, "d_ff": 24}
-SWITCHES = [{"compatibility": "unscaled"}, {"compatibility": "additive"}, {"positions": "rotary"}]
+SWITCHES = [{"compatibility": "unscaled"}, {"compatibility": "additive"}, {"positions": "rotary"}, {"residuals": False}]
 
 
 @pytest.mark.parametrize("switch", SWITCHES, ids=str)
-def test_a_transformer_that_departs_from_equation_1_is_drawn_with_its_departure_and_without_the_calculation(
+def test_a_transformer_that_computes_otherwise_is_drawn_with_its_departure_and_without_the_calculation(
     switch: dict[str, Any],
 ) -> None:
     found = trace(family_translator(SMALL | switch), TEXT[0])
