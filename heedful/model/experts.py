@@ -33,7 +33,8 @@ class Experts(nn.Module):
         output_TD = torch.zeros_like(x_TD)
         for gate_T, expert in zip(gates_TG.unbind(dim=-1), self.networks, strict=True):
             (row_R,) = gate_T.nonzero(as_tuple=True)  # may be none; then the expert's gradient is zero
-            output_TD = output_TD.index_add(0, row_R, gate_T[row_R, None] * expert(x_TD[row_R]))
+            part_RD = gate_T[row_R, None] * expert(x_TD[row_R])
+            output_TD = output_TD.index_add(0, row_R, part_RD.to(x_TD.dtype))  # under autocast it has another
         return output_TD
 
     @property

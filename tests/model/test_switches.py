@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from heedful.config.settings import ModelConfig
+from heedful.config.settings import ModelConfig, TrainConfig
 from heedful.errors import ConfigError
 from heedful.model.attention import MultiHeadAttention, Pairs
 from heedful.model.attention_variants import (
@@ -29,6 +29,10 @@ from heedful.model.layers import EncoderLayer
 from heedful.model.layout import Lengths, make_groups
 from heedful.model.packed import Packed, pack_source, pack_target, shift_right
 from heedful.model.transformer import Transformer
+from heedful.train.batching import make_batch
+from heedful.train.gradients import Objective, PlainGradients
+from heedful.train.processes import World
+from tests.memory_shards import shards
 from tests.switches import SWITCHES
 
 SMALL = ModelConfig(d_model=16, d_ff=24, num_layers=2, num_heads=4, dropout=0.0)
@@ -127,6 +131,20 @@ def test_later_targets_do_not_change_earlier_logits(model: Transformer) -> None:
     after_TV = model(source, target)
     same(after_TV[:5], before_TV[:5])
     assert (after_TV[5:] - before_TV[5:]).abs().amax(dim=-1).min() > 1e-3
+
+
+@pytest.mark.parametrize("autocast", [False, True])
+def test_a_model_is_trained_in_single_and_in_mixed_precision(model: Transformer, autocast: bool) -> None:
+    model = model.float().train()
+    for name, parameter in model.named_parameters():
+        torch.nn.init.normal_(parameter, mean=1.0 if name.endswith("norm.weight") else 0.0, std=0.1)
+    gradients = PlainGradients(Objective(model, TrainConfig()), world=World(), autocast=autocast)
+    batch = make_batch(shards([([5, 6], [7, 8, 9]), ([10, 4, 3], [11])]), np.arange(2))
+    sums_2 = gradients.add(batch, seed=1, factor=0.1, is_first=True, is_last=True)
+    found = gradients.tensors()
+    assert len(found) == len(list(model.parameters()))
+    assert all(gradient.isfinite().all() for gradient in (sums_2, *found))
+    assert all(parameter.grad.dtype == torch.float32 for parameter in model.parameters() if parameter.grad is not None)
 
 
 def test_a_switch_changes_what_the_model_computes(model: Transformer) -> None:
