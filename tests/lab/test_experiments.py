@@ -50,7 +50,7 @@ def test_rows_of_one_name_and_text_are_the_same_in_all_experiments() -> None:
     seen: dict[tuple[str, bool, str], Config] = {}
     for experiment in TRAINED:
         for row in experiment.rows:
-            place = (experiment.text.name, experiment.has_own_text, row.name)
+            place = (experiment.text_of(row).name, experiment.has_own_text, row.name)
             assert seen.setdefault(place, config(experiment, row)) == config(experiment, row), place
 
 

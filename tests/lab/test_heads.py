@@ -14,6 +14,7 @@ from heedful.lab.metrics import BLEU, PERPLEXITY
 from heedful.lab.text import PLAIN, Source, prepare
 from heedful.lab.trained import Trained
 from heedful.model.attention import MultiHeadAttention
+from tests.lab.results import row_result
 from tests.small_models import TEXT, small_model
 
 
@@ -61,9 +62,7 @@ def test_every_head_is_removed_once_and_the_model_is_whole_again(trained: Traine
 
 
 def test_the_table_has_a_line_for_each_head_of_the_first_seed(trained: Trained) -> None:
-    class Result:
-        seed, measured = 3, {REMOVAL: removals(trained)}
-
-    (section,) = losses({"base": [Result()], "h1": [Result()]}).tables[:1]  # type: ignore[list-item]
+    results = [row_result(seed=seed, measured={REMOVAL: removals(trained)}) for seed in (3, 4)]
+    (section,) = losses({"base": results, "h1": [row_result()]}).tables
     assert section.title == "base: each head removed, seed 3"
     assert len(section.rows) == 1 + 12

@@ -5,9 +5,8 @@ from __future__ import annotations
 from heedful.data.text_files import SentencePair
 from heedful.lab.chart import Curves
 from heedful.lab.positions import LENGTHS, LONG, curves_by_length, groups, short_sets
-from heedful.lab.row_result import RowResult
 from heedful.lab.text import Source
-from heedful.score.provenance import Machine
+from tests.lab.results import row_result
 
 
 def pair(words: int, number: int = 0) -> SentencePair:
@@ -46,37 +45,13 @@ def test_groups_of_few_sentences_are_left_out() -> None:
 
 
 def test_a_curve_runs_over_the_mean_length_of_each_group() -> None:
-    measured = {
-        LENGTHS: {
-            f"{name} {group}": value
-            for group in ("1-9", "10-12")
-            for name, value in {"words": 5.0 if group == "1-9" else 11.0, "perplexity": 8.0, "BLEU": 30.0}.items()
-        }
+    groups_of = {
+        "1-9": {"words": 5.0, "perplexity": 8.0, "BLEU": 30.0},
+        "10-12": {"words": 11.0, "perplexity": 9.0, "BLEU": 20.0},
     }
-    machine = Machine(processor="any", cores=1, torch="2", python="3")
-    result = RowResult(
-        settings={},
-        text_sha256="",
-        precision="fp32",
-        torch="2",
-        row="base",
-        seed=1,
-        text="any",
-        parameters=1,
-        vocab_size=8,
-        steps=1,
-        target_tokens=1,
-        seconds=1.0,
-        curve=(),
-        measured=measured,
-        machine=machine,
-        version="",
-        commit="",
-        date="",
-        command="",
-    )
-    charts = curves_by_length({"base": [result], "none": []}).charts
-    chart = charts["bleu-by-length"]
+    measured = {f"{name} {group}": value for group, found in groups_of.items() for name, value in found.items()}
+    results = [row_result(measured={LENGTHS: measured | {"BLEU 1-9": bleu}}) for bleu in (28.0, 32.0)]
+    chart = curves_by_length({"base": results, "none": []}).charts["bleu-by-length"]
     assert isinstance(chart, Curves)
     (curve,) = chart.series
-    assert (curve.name, curve.points) == ("base", ((5.0, 30.0), (11.0, 30.0)))
+    assert (curve.name, curve.points) == ("base", ((5.0, 30.0), (11.0, 20.0)))
