@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from heedful.lab.embedding import EMBEDDING
 from heedful.lab.experiment import Experiment, named
+from heedful.lab.experts import EXPERTS
 from heedful.lab.heads import HEADS
 from heedful.lab.order import ORDER
 from heedful.lab.positions import POSITIONS
@@ -15,7 +16,7 @@ from heedful.lab.smoothing import SMOOTHING
 from heedful.lab.table1 import TABLE1
 from heedful.lab.table3 import TABLE3
 
-EXPERIMENTS = (TABLE1, TABLE3, SMOOTHING, POSITIONS, ORDER, SCALING, PROJECTIONS, EMBEDDING, HEADS)
+EXPERIMENTS = (TABLE1, TABLE3, SMOOTHING, POSITIONS, ORDER, SCALING, PROJECTIONS, EMBEDDING, HEADS, EXPERTS)
 ALL = "all"
 
 
