@@ -83,12 +83,16 @@ class ConvS2S(TranslationModel):
         return g_TF
 
     def logits(self, hidden_TD: Tensor) -> Tensor:
-        """W_o h + b_o; with shared embeddings their matrix, and no b_o."""
-        return F.linear(hidden_TD, self.words_VF) if self.W_o is None else self.W_o(hidden_TD)
+        """W_o h + b_o; tied embeddings are W_o, and have no b_o."""
+        return F.linear(hidden_TD, self.projection(), self.projection_bias())
 
-    def projection(self) -> Tensor | None:
-        """The shared embeddings."""
-        return self.words_VF if self.config.tied_embeddings else None
+    def projection(self) -> Tensor:
+        """W_o, or the tied embeddings."""
+        return self.words_VF if self.W_o is None else self.W_o.weight_XD
+
+    def projection_bias(self) -> Tensor | None:
+        """b_o."""
+        return None if self.W_o is None else self.W_o.bias_X
 
     def new_decoder(self) -> Decoder[Any]:
         """With the last inputs of each convolution for a cache."""

@@ -115,7 +115,11 @@ class TranslationModel(nn.Module, ABC):
         return nullcontext({})
 
     def projection(self) -> Tensor | None:
-        """The matrix of `logits`, where those are one product with it."""
+        """The matrix of `logits`, where those are one product with it, and `projection_bias` added."""
+        return None
+
+    def projection_bias(self) -> Tensor | None:
+        """What `logits` adds to that product for each token of the vocabulary, if anything."""
         return None
 
     def auxiliary_loss(self) -> Tensor | None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 import heedful
 from heedful.config.baseline_settings import BASELINES
@@ -97,6 +98,15 @@ def test_every_word_of_the_source_matters(name: str) -> None:
     for place in range(len(SOURCES[0])):
         (after_TV,) = forced(model, [[*SOURCES[0][:place], 40, *SOURCES[0][place + 1 :]]], TARGETS[:1])
         assert not torch.allclose(after_TV, before_TV), place
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_the_logits_are_the_product_that_its_projection_says_if_it_has_one(name: str) -> None:
+    model, (source, target_in) = small(name), packed(SOURCES, TARGETS)
+    hidden_TD = model.decode(target_in, model.encode(source))
+    if (matrix_VD := model.projection()) is not None:
+        expected_TV = F.linear(hidden_TD, matrix_VD, model.projection_bias())
+        torch.testing.assert_close(model.logits(hidden_TD), expected_TV)
 
 
 @pytest.mark.parametrize("name", SMALL)

@@ -45,6 +45,18 @@ def test_sums_and_gradients_are_those_of_all_rows_at_once(num_rows: int, at_once
     assert_same_gradients(ours, plain, hidden_TD, weight_VD)
 
 
+@pytest.mark.parametrize("at_once", [1, 3, 100])
+def test_a_bias_is_added_to_the_logits_of_all_rows(at_once: int) -> None:
+    hidden_TD = torch.randn(7, 3, dtype=torch.float64, requires_grad=True)
+    weight_VD = torch.randn(11, 3, dtype=torch.float64, requires_grad=True)
+    bias_V = torch.randn(11, dtype=torch.float64, requires_grad=True)
+    target_T = torch.randint(11, (7,))
+    ours = sums_by_rows(row_sums, hidden_TD, weight_VD, target_T, bias_V, rows=at_once)
+    plain = row_sums(hidden_TD @ weight_VD.T + bias_V, target_T)
+    torch.testing.assert_close(ours, plain, rtol=1e-12, atol=1e-12)
+    assert_same_gradients(ours, plain, hidden_TD, weight_VD, bias_V)
+
+
 @pytest.mark.parametrize("at_once", [1, 2, 4, 100])
 def test_twins_stand_beside_one_another(at_once: int) -> None:
     hidden_TD = torch.randn(10, 3, dtype=torch.float64, requires_grad=True)

@@ -29,18 +29,26 @@ class ObjectiveByRows(Objective):
         weight_VD = self.model.projection()
         assert weight_VD is not None, "for models whose logits are one product"
         copies = 2 if self.r_drop else 1
-        return sums_by_rows(self.row_sums, hidden_TD, weight_VD, target_T, rows=ROWS_AT_ONCE, copies=copies)
+        bias_V = self.model.projection_bias()
+        return sums_by_rows(self.row_sums, hidden_TD, weight_VD, target_T, bias_V, rows=ROWS_AT_ONCE, copies=copies)
 
 
 def sums_by_rows(
-    row_sums: RowSums, hidden_TD: Tensor, weight_VD: Tensor, target_T: Tensor, *, rows: int, copies: int = 1
+    row_sums: RowSums,
+    hidden_TD: Tensor,
+    weight_VD: Tensor,
+    target_T: Tensor,
+    bias_V: Tensor | None = None,
+    *,
+    rows: int,
+    copies: int = 1,
 ) -> Tensor:
-    """`row_sums(hidden_TD @ weight_VD.T, target_T)`, at most so many rows at a time.
+    """`row_sums(hidden_TD @ weight_VD.T + bias_V, target_T)`, at most so many rows at a time.
 
     If the batch repeats its rows `copies` times, each row is computed together with its repeats.
     """
     assert (target_T.unflatten(0, (copies, -1)) == target_T[: len(target_T) // copies]).all(), "copies are alike"
-    sums: Tensor = _SumsByRows.apply(row_sums, hidden_TD, weight_VD, target_T, rows, copies)  # type: ignore[no-untyped-call]
+    sums: Tensor = _SumsByRows.apply(row_sums, hidden_TD, weight_VD, bias_V, target_T, rows, copies)  # type: ignore[no-untyped-call]
     return sums
 
 
@@ -49,25 +57,35 @@ class _SumsByRows(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, row_sums: RowSums, hidden_TD: Tensor, weight_VD: Tensor, target_T: Tensor, rows: int, copies: int
+        ctx: Any,
+        row_sums: RowSums,
+        hidden_TD: Tensor,
+        weight_VD: Tensor,
+        bias_V: Tensor | None,
+        target_T: Tensor,
+        rows: int,
+        copies: int,
     ) -> Tensor:
         grad_hidden_TD, grad_weight_VD = torch.empty_like(hidden_TD), torch.zeros_like(weight_VD)
+        grad_bias_V = None if bias_V is None else torch.zeros_like(bias_V)
         sums = []
         all_rows = (hidden_TD, target_T, grad_hidden_TD)
         parts = (x.unflatten(0, (copies, -1)).split(max(1, rows // copies), dim=1) for x in all_rows)
         for hidden_GTD, target_GT, grad_hidden_GTD in zip(*parts, strict=True):
             part_TD = hidden_GTD.flatten(0, 1)
-            part_sums, grad_TV = _with_gradient(row_sums, F.linear(part_TD, weight_VD), target_GT.flatten())
+            part_sums, grad_TV = _with_gradient(row_sums, F.linear(part_TD, weight_VD, bias_V), target_GT.flatten())
             sums.append(part_sums)
             grad_hidden_GTD.copy_((grad_TV @ weight_VD).view_as(hidden_GTD))
             grad_weight_VD.addmm_(grad_TV.T, part_TD)
-        ctx.save_for_backward(grad_hidden_TD, grad_weight_VD)
+            if grad_bias_V is not None:
+                grad_bias_V += grad_TV.sum(dim=0)
+        ctx.save_for_backward(grad_hidden_TD, grad_weight_VD, grad_bias_V)
         return torch.stack(sums).sum(dim=0)
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[None, Tensor, Tensor, None, None, None]:
-        grad_hidden_TD, grad_weight_VD = ctx.saved_tensors
-        return None, grad_hidden_TD * grads[0][0], grad_weight_VD * grads[0][0], None, None, None
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        of_sums = [None if grad is None else grad * grads[0][0] for grad in ctx.saved_tensors]
+        return None, *of_sums, None, None, None
 
 
 @torch.enable_grad()
