@@ -131,8 +131,8 @@ class ByteNetDecoder:
     def _begin(self, num_beams: int, memory: Memory) -> Beginning:
         num_sentences, longest = memory.offsets_N.numel() - 1, int(memory.offsets_N.diff().max())
         memory_NMD = padded(memory.offsets_N, longest, len(memory.hidden_SD)).pad(memory.hidden_SD)
-        channels = self.model.config.d_model // 2
-        inputs = memory_NMD.new_zeros(num_sentences, self.num_places, num_beams, len(self.blocks), channels)
+        shape_PWBC = self.num_places, num_beams, len(self.blocks), self.model.config.d_model // 2
+        inputs = memory_NMD.new_zeros(()).expand(num_sentences, *shape_PWBC)
         writer = torch.zeros(num_sentences, self.num_places, dtype=torch.int64, device=memory_NMD.device)
         return Beginning(hypothesis={"writer": writer}, sentence={"memory": memory_NMD, "inputs": inputs})
 
