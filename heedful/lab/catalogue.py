@@ -14,9 +14,10 @@ from heedful.lab.projections import PROJECTIONS
 from heedful.lab.scaling import SCALING
 from heedful.lab.smoothing import SMOOTHING
 from heedful.lab.table1 import TABLE1
+from heedful.lab.table2 import TABLE2
 from heedful.lab.table3 import TABLE3
 
-EXPERIMENTS = (TABLE1, TABLE3, SMOOTHING, POSITIONS, ORDER, SCALING, PROJECTIONS, EMBEDDING, HEADS, EXPERTS)
+EXPERIMENTS = (TABLE1, TABLE2, TABLE3, SMOOTHING, POSITIONS, ORDER, SCALING, PROJECTIONS, EMBEDDING, HEADS, EXPERTS)
 ALL = "all"
 
 

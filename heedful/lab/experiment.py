@@ -84,7 +84,7 @@ class Experiment(Struct, frozen=True, kw_only=True):
     quick: tuple[str, ...] = ()  # the rows of --quick
     text: Text = PLAIN
     measures: dict[str, Measure] = {}
-    more: Callable[[Results], Findings] | None = None  # tables and charts of what was measured
+    more: Callable[[Results, Path], Findings] | None = None  # tables and charts of what was measured, in this folder
     has_own_text: bool = False  # always the built-in corpus, whatever --data says
     measure: Callable[[LabRequest, Say], Findings] | None = None
 

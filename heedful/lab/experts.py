@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from statistics import fmean
 
 import torch
@@ -67,7 +68,7 @@ def counted_gates(model: nn.Module) -> Iterator[dict[str, Tensor]]:
             handle.remove()
 
 
-def balance(results: Results) -> Findings:
+def balance(results: Results, _: Path) -> Findings:
     """How evenly the experts are used, with the first seed."""
     rows = {row: each[0].measured.get(USE, {}) for row, each in results.items() if each}
     table = [[row, *(f"{found[name]:.2f}" for name in (LARGEST, LEAST))] for row, found in rows.items() if found]

@@ -6,6 +6,8 @@ The built-in corpus is the text, whatever `--data` says: only it knows which nou
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from heedful.lab.experiment import BASE, Claim, Experiment, Results
 from heedful.lab.findings import Findings
 from heedful.lab.head_removal import PRONOUN, WITHOUT, removals
@@ -20,7 +22,7 @@ METRICS = (PERPLEXITY, BLEU, PRONOUN)
 NAMES = ("h1", "h2", "h8")
 
 
-def losses(results: Results) -> Findings:
+def losses(results: Results, _: Path) -> Findings:
     """For each row a table of its heads with the first seed: what the model scores without that head."""
     tables = ((row, _table(each[0].measured.get(REMOVAL, {}))) for row, each in results.items())
     sections = (Section(f"{row}: each head removed, seed {results[row][0].seed}", table) for row, table in tables)

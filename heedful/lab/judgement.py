@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import fmean, stdev
 
 from heedful.errors import counted
@@ -71,8 +72,10 @@ class Measured:
         return difference(theirs, ours, spread)
 
 
-def findings_of(experiment: Experiment, results: Sequence[RowResult], *, has_verdicts: bool = True) -> Findings:
-    """Table, charts and verdicts; without verdicts the predictions are left out."""
+def findings_of(
+    experiment: Experiment, results: Sequence[RowResult], folder: Path, *, has_verdicts: bool = True
+) -> Findings:
+    """Table, charts and verdicts; without verdicts the predictions are left out. The report will lie in the folder."""
     measured = Measured.of(experiment, results)
     charts: dict[str, Curves | Spreads] = {}
     for metric in experiment.metrics:
@@ -80,7 +83,7 @@ def findings_of(experiment: Experiment, results: Sequence[RowResult], *, has_ver
     for metric in VALIDATED:
         curves = {row: [result.curve for result in each] for row, each in measured.results.items()}
         charts[f"{metric.lower()}-curves"] = learning_curves(experiment.name, metric, curves)
-    more = experiment.more(measured.results) if experiment.more else Findings()
+    more = experiment.more(measured.results, folder) if experiment.more else Findings()
     charts |= more.charts
     return Findings(
         tables=(Section("Rows", list(_table(measured))), *more.tables, Section("Seeds", list(_seeds(measured)))),

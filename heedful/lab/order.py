@@ -7,6 +7,8 @@ same way.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from heedful.config.setting_layers import Layer
 from heedful.data.text_files import SentencePair
 from heedful.lab.chart import Spreads
@@ -19,7 +21,7 @@ from heedful.lab.word_order import CHANGE, WORDS, every_order
 
 ORDERS = "orders"
 SHUFFLE = (2, 0, 3, 1)
-TRANSFORMER, BAG, MIXER = "transformer", "bag", "mixer"
+TRANSFORMER, BAG, MIXER = "order-transformer", "order-bag", "order-mixer"
 CHANGES = f"{ORDERS}.{CHANGE}"
 MARGIN = 0.05
 SEES_NOTHING = "§3.5: without positions there is no order"
@@ -50,7 +52,7 @@ def _shuffled(pairs: Pairs) -> Pairs:
 SHUFFLED = Text("shuffled", shuffled_sets)
 
 
-def picture(results: Results) -> Findings:
+def picture(results: Results, _: Path) -> Findings:
     """How much each word's output changes in each order, a dot for each, with the first seed of each row."""
     rows = {row: each[0].measured.get(ORDERS, {}) for row, each in results.items() if each}
     changes = {row: tuple(value for name, value in found.items() if ": " in name) for row, found in rows.items()}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from pathlib import Path
 from statistics import fmean
 
 from heedful.lab.chart import Curves, Series
@@ -59,7 +60,7 @@ def groups(short: Pairs, long: Pairs) -> Iterator[tuple[str, Pairs]]:
             yield f"{low + 1}-{high}", pairs
 
 
-def curves_by_length(results: Results) -> Findings:
+def curves_by_length(results: Results, _: Path) -> Findings:
     """Perplexity and BLEU over the length of the source, a curve for each row."""
     return Findings(charts={f"{metric.lower()}-by-length": _curves(results, metric) for metric in (PERPLEXITY, BLEU)})
 

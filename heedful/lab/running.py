@@ -27,13 +27,14 @@ def run_experiment(
     experiment: Experiment, request: LabRequest, *, say: Say, on_record: OnRecord, stop: Stop
 ) -> Finished:
     """Make what is missing, and write the report of all there is."""
+    folder = request.output / experiment.name
     if experiment.measure:
         findings, is_whole = experiment.measure(request, say), True
     else:
         jobs = jobs_of(experiment, request)
         results, is_whole = results_of(jobs, say=say, on_record=on_record, stop=stop)
-        findings = findings_of(experiment, results, has_verdicts=not request.is_quick)
-    return Finished(findings, write_report(request.output / experiment.name, experiment, findings), is_whole)
+        findings = findings_of(experiment, results, folder, has_verdicts=not request.is_quick)
+    return Finished(findings, write_report(folder, experiment, findings), is_whole)
 
 
 def forget_rows(experiments: Sequence[Experiment], request: LabRequest, names: Sequence[str]) -> None:

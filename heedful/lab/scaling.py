@@ -8,6 +8,7 @@ Rows have one head, so that d_k may grow while d_v stays. The softmax's gradient
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from statistics import fmean
 
 import torch
@@ -61,7 +62,7 @@ def name_of(kind: str, d_k: int) -> str:
     return f"{kind}-{d_k}"
 
 
-def curves_by_width(results: Results) -> Findings:
+def curves_by_width(results: Results, _: Path) -> Findings:
     """Perplexity and the softmax's gradient over d_k, a curve for each kind."""
     metrics = {"perplexity-by-d_k": PERPLEXITY, "gradient-by-d_k": f"{SOFTMAX}.{INITIAL}"}
     return Findings(charts={name: _curves(results, metric) for name, metric in metrics.items()})

@@ -54,5 +54,5 @@ def test_a_model_without_experts_has_no_shares_and_the_others_lie_around_an_even
     assert (num_experts == 1) == (found == {})
     if found:
         assert 0 <= found[LEAST] <= 1 <= found[LARGEST] <= 4
-    table = balance({"any": [row_result(measured={"use": found})]}).tables
+    table = balance({"any": [row_result(measured={"use": found})]}, tmp_path).tables
     assert len(table) == (num_experts > 1)

@@ -63,6 +63,6 @@ def test_every_head_is_removed_once_and_the_model_is_whole_again(trained: Traine
 
 def test_the_table_has_a_line_for_each_head_of_the_first_seed(trained: Trained) -> None:
     results = [row_result(seed=seed, measured={REMOVAL: removals(trained)}) for seed in (3, 4)]
-    (section,) = losses({"base": results, "h1": [row_result()]}).tables
+    (section,) = losses({"base": results, "h1": [row_result()]}, trained.run).tables
     assert section.title == "base: each head removed, seed 3"
     assert len(section.rows) == 1 + 12

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -65,12 +66,12 @@ def test_one_seed_of_a_row_says_nothing_of_it_and_the_others_are_still_told() ->
 def test_a_seed_that_diverged_is_left_out_and_marked() -> None:
     results = [*RESULTS, row_result(row="worse", seed=4, diverged="not finite")]
     assert verdicts(results) == verdicts(RESULTS)
-    table = findings_of(EXPERIMENT, results).tables[0].rows
+    table = findings_of(EXPERIMENT, results, Path()).tables[0].rows
     assert table[2] == ["worse", "a worse one", "1", "30.20 ± 0.10", "9.80 ± 0.10", "1", "1, 2, 3, 4 (diverged)"]
 
 
 def test_seeds_come_in_their_order_and_without_verdicts_there_are_no_claims() -> None:
-    found = findings_of(EXPERIMENT, RESULTS, has_verdicts=False)
+    found = findings_of(EXPERIMENT, RESULTS, Path(), has_verdicts=False)
     assert found.judged == ()
     chart = found.charts["bleu"]
     assert isinstance(chart, Spreads)
@@ -79,5 +80,5 @@ def test_seeds_come_in_their_order_and_without_verdicts_there_are_no_claims() ->
 
 
 def test_the_notes_tell_the_pooled_spread() -> None:
-    notes = findings_of(EXPERIMENT, RESULTS).notes
+    notes = findings_of(EXPERIMENT, RESULTS, Path()).notes
     assert "Spread of BLEU between seeds, pooled over all rows: 0.10 (6 degrees of freedom)." in notes

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import re
 import shutil
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,11 +18,12 @@ import pytest
 from click.testing import CliRunner
 
 from heedful.cli.main import commands
+from heedful.cli.progress import PlainDisplay
 from heedful.config.setting_layers import Layer
 from heedful.config.settings import Config
 from heedful.data.atomic import write_file
 from heedful.errors import CheckpointError, ConfigError, DataError, TrainingError
-from heedful.lab import row_result, rows
+from heedful.lab import catalogue, row_result, rows, speeds
 from heedful.lab.experiment import BASE, Claim, Experiment, LabRequest, Row
 from heedful.lab.metrics import BLEU, PERPLEXITY
 from heedful.lab.quality import quality
@@ -339,6 +342,50 @@ def test_a_row_that_diverges_is_a_result_without_scores_and_the_worse_one(
         ("diverged with every seed", "disagrees"),
     ]
     assert "1 (diverged), 2 (diverged)" in done.report.read_text(encoding="utf-8")
+
+
+def test_the_command_prints_table_and_verdicts_and_names_the_report(
+    own: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(catalogue, "EXPERIMENTS", (EXPERIMENT,))
+    monkeypatch.setattr(rows, "carry_out", no_training)
+    words = ["small", "--data", str(data), "--seeds", "1", "2", "-o", str(own), "--device", "cpu"]
+    done = CliRunner().invoke(commands, ["lab", *words], catch_exceptions=False)
+    assert done.exit_code == 0
+    assert "small: Does one head suffice? (§3.2.2)" in done.stdout
+    assert re.search(r"^  1 head: perplexity against 2 heads +higher", done.stdout, flags=re.MULTILINE)
+    assert f"the report is {own / 'small' / 'report.md'}" in done.stderr
+
+
+def test_ctrl_c_stops_a_lab_after_a_checkpoint_with_its_exit_code(
+    own: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    next(own.glob("rows/*/h1-2.json")).unlink()
+    monkeypatch.setattr(catalogue, "EXPERIMENTS", (EXPERIMENT,))
+    signals = iter([signal.SIGINT])
+    monkeypatch.setattr(PlainDisplay, "show", lambda *_: [os.kill(os.getpid(), number) for number in signals])
+    words = ["small", "--data", str(data), "--seeds", "1", "2", "-o", str(own), "--device", "cpu"]
+    done = CliRunner().invoke(commands, ["lab", *words])
+    assert done.exit_code == 130
+    assert "the same command goes on from here" in done.stderr
+    assert [*own.glob("runs/*/h1-2/checkpoints/step-*")]
+
+
+def test_without_a_name_the_experiments_are_listed_with_their_time_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    done = CliRunner().invoke(commands, ["lab", "--device", "cpu"], catch_exceptions=False)
+    for experiment in catalogue.EXPERIMENTS:
+        assert re.search(rf"^{experiment.name} +[\d,]+ (second|minute|hour|day)s? ", done.stdout, flags=re.MULTILINE)
+
+
+def test_speeds_are_those_of_real_steps_with_and_without_fast_modules(
+    own: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(speeds, "SECONDS", 0.0)
+    request = LabRequest(own, data, seeds=(1, 2), device="cpu")
+    found = speeds.measure_speeds(EXPERIMENT, request, lambda _: None)
+    assert set(found.seconds_per_step) == {"base", "base, plain torch", "h1", "h1, plain torch"}
+    assert all(0 < value < 10 for value in found.seconds_per_step.values())
+    assert speeds.load_speeds(own / "small") == found
 
 
 def test_quick_has_fewer_rows_fewer_steps_and_no_verdict(tmp_path: Path) -> None:

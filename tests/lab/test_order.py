@@ -67,7 +67,8 @@ def test_only_sources_are_shuffled_those_of_validation_too() -> None:
 def test_the_picture_has_a_dot_for_each_word_in_each_order(tmp_path: Path) -> None:
     found = orders_of(tmp_path)
 
-    chart = picture({"transformer": [row_result(measured={"orders": found})], "bag": []}).charts["every-order"]
+    results = {"transformer": [row_result(measured={"orders": found})], "bag": []}
+    chart = picture(results, tmp_path).charts["every-order"]
     assert isinstance(chart, Spreads)
     assert {row: len(dots) for row, dots in chart.rows.items()} == {"transformer": 15}
 

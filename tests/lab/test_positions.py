@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from heedful.data.text_files import SentencePair
 from heedful.lab.chart import Curves
 from heedful.lab.positions import LENGTHS, LONG, curves_by_length, groups, short_sets
@@ -51,7 +53,7 @@ def test_a_curve_runs_over_the_mean_length_of_each_group() -> None:
     }
     measured = {f"{name} {group}": value for group, found in groups_of.items() for name, value in found.items()}
     results = [row_result(measured={LENGTHS: measured | {"BLEU 1-9": bleu}}) for bleu in (28.0, 32.0)]
-    chart = curves_by_length({"base": results, "none": []}).charts["bleu-by-length"]
+    chart = curves_by_length({"base": results, "none": []}, Path()).charts["bleu-by-length"]
     assert isinstance(chart, Curves)
     (curve,) = chart.series
     assert (curve.name, curve.points) == ("base", ((5.0, 30.0), (11.0, 20.0)))

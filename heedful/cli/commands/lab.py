@@ -27,6 +27,7 @@ OUTPUT, QUICK_OUTPUT = Path("runs/lab"), Path("runs/lab-quick")
 @options.seeds
 @click.option("-o", "--output", type=FILE, help=f"Folder of the lab. Default: {OUTPUT}, or {QUICK_OUTPUT}.")
 @click.option("--redo", multiple=True, metavar="ROW", help="Make this row again, with all these seeds.")
+@click.option("--time", "is_timing", is_flag=True, help="Only time a step of each row, with nothing beside it.")
 @options.device
 def lab(
     name: str | None,
@@ -35,6 +36,7 @@ def lab(
     seeds: tuple[int, ...],
     output: Path | None,
     redo: tuple[str, ...],
+    is_timing: bool,
     device: str,
 ) -> None:
     """Run an experiment, or all; without a name list them, with what each costs here.
@@ -59,6 +61,8 @@ def lab(
     )
     if name is None:
         return _list(request)
+    if is_timing:
+        return _time(chosen(name), request)
     sys.exit(_run(chosen(name), request, redo))
 
 
@@ -75,6 +79,16 @@ def _list(request: LabRequest) -> None:
     rows = [[each.name, about(seconds_here(each, request)), each.section, each.question] for each in EXPERIMENTS]
     click.echo("\n".join(plain_table([["name", "time here", "paper", "question"], *rows])))
     click.echo("\nheedful lab NAME runs one of them, heedful lab NAME --quick a small form of it, heedful lab all all.")
+
+
+def _time(experiments: Sequence[Experiment], request: LabRequest) -> None:
+    from heedful.lab.speeds import FILE, measure_speeds
+
+    for experiment in (each for each in experiments if each.rows):
+        measure_speeds(experiment, request, say)
+        say(
+            f"the speeds are in {request.output / experiment.name / FILE}; the same command without --time reports them"
+        )
 
 
 def _run(experiments: Sequence[Experiment], request: LabRequest, redo: Sequence[str]) -> int:
