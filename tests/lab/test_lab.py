@@ -362,8 +362,13 @@ def test_ctrl_c_stops_a_lab_after_a_checkpoint_with_its_exit_code(
 ) -> None:
     next(own.glob("rows/*/h1-2.json")).unlink()
     monkeypatch.setattr(catalogue, "EXPERIMENTS", (EXPERIMENT,))
-    signals = iter([signal.SIGINT])
-    monkeypatch.setattr(PlainDisplay, "show", lambda *_: [os.kill(os.getpid(), number) for number in signals])
+    signals = [signal.SIGINT]
+
+    def interrupt(*_: object) -> None:
+        if signals:
+            os.kill(os.getpid(), signals.pop())
+
+    monkeypatch.setattr(PlainDisplay, "show", interrupt)
     words = ["small", "--data", str(data), "--seeds", "1", "2", "-o", str(own), "--device", "cpu"]
     done = CliRunner().invoke(commands, ["lab", *words])
     assert done.exit_code == 130

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from heedful.data.text_files import SentencePair
+from heedful.lab.by_length import LENGTHS, curves_by_length, groups
 from heedful.lab.chart import Curves
-from heedful.lab.positions import LENGTHS, LONG, curves_by_length, groups, short_sets
+from heedful.lab.positions import LONG, edges, short_sets
 from heedful.lab.text import Source
 from tests.lab.results import row_result
 
@@ -34,7 +33,7 @@ def test_training_and_validation_are_short_and_what_is_measured_on_is_longer_and
 
 def test_every_sentence_is_in_one_group_by_its_length() -> None:
     sets = short_sets(SOURCE)
-    found = dict(groups(sets["valid"], sets[LONG]))
+    found = dict(groups([*sets["valid"], *sets[LONG]], edges(sets["valid"])))
     assert list(found) == ["1-9", "10-12", "13-15", "16-20", "21-30"]
     assert sum(map(len, found.values())) == len(sets["valid"]) + len(sets[LONG])
     for name, pairs in found.items():
@@ -43,7 +42,7 @@ def test_every_sentence_is_in_one_group_by_its_length() -> None:
 
 
 def test_groups_of_few_sentences_are_left_out() -> None:
-    assert list(dict(groups([pair(12)] * 30, [pair(14)] * 3))) == ["10-12"]
+    assert list(dict(groups([*[pair(12)] * 30, *[pair(14)] * 3], [0, 9, 12, 15]))) == ["10-12"]
 
 
 def test_a_curve_runs_over_the_mean_length_of_each_group() -> None:
@@ -53,7 +52,7 @@ def test_a_curve_runs_over_the_mean_length_of_each_group() -> None:
     }
     measured = {f"{name} {group}": value for group, found in groups_of.items() for name, value in found.items()}
     results = [row_result(measured={LENGTHS: measured | {"BLEU 1-9": bleu}}) for bleu in (28.0, 32.0)]
-    chart = curves_by_length({"base": results, "none": []}, Path()).charts["bleu-by-length"]
+    chart = curves_by_length("any", {"base": results, "none": []})["bleu-by-length"]
     assert isinstance(chart, Curves)
     (curve,) = chart.series
     assert (curve.name, curve.points) == ("base", ((5.0, 30.0), (11.0, 20.0)))
