@@ -22,8 +22,6 @@ from heedful.model.layout import Groups, Layout, grouped_attention
 A = TypeVar("A", bound=MultiHeadAttention)
 
 FARTHEST = 16  # relative positions: greater distances count as this one, as in the base model of Shaw et al.
-
-
 SHARED = {"separate": (), "shared_qk": ("W_K",), "tied_qkv": ("W_K", "W_V")}  # whose matrix is W_Q
 
 
@@ -128,20 +126,6 @@ class VariedAttention(Equation1):
         return query_HLK @ key_HMK.mT
 
 
-def _pairs(layout: Layout, num_queries: int, num_keys: int) -> Pairs:
-    """Where all rows stand in their sentences."""
-    return Pairs(
-        _positions(layout.query_offsets_N, num_queries),
-        _positions(layout.key_offsets_N, num_keys),
-        longest=max(num_queries, num_keys),
-    )
-
-
-def _positions(offsets_N: Tensor, num_rows: int) -> Tensor:
-    row_T = torch.arange(num_rows, device=offsets_N.device)
-    return row_T - offsets_N[torch.bucketize(row_T, offsets_N, right=True) - 1]
-
-
 class AdditiveAttention(VariedAttention):
     """§3.2.1, v · tanh(W q + U k): a network with a single hidden layer (Bahdanau et al., 2015), of width d_k.
 
@@ -180,15 +164,6 @@ class RelativePositions(VariedAttention):
         return weights_HLM @ value_HMK + of_distances_HLB @ self.value_HBK
 
 
-def _distance_numbers(pairs: Pairs | None, like_HLM: Tensor) -> Tensor:
-    return (_distances(pairs).clamp(-FARTHEST, FARTHEST) + FARTHEST).expand_as(like_HLM)
-
-
-def _distances(pairs: Pairs | None) -> Tensor:
-    assert pairs is not None, "positions are compared within a sentence"
-    return pairs.distance_LM
-
-
 class RotaryPositions(VariedAttention):
     """Su et al. (2021): queries and keys are turned by angles that grow with the position.
 
@@ -209,3 +184,26 @@ class RotaryPositions(VariedAttention):
     def turn_(self, query_HLK: Tensor, key_value_HLC: Tensor, pairs: Pairs) -> None:
         for x_HLK in (query_HLK, key_value_HLC[..., : query_HLK.size(-1)]):
             x_HLK.copy_(self.turned(x_HLK, pairs.query_position_L, pairs.longest))
+
+
+def _pairs(layout: Layout, num_queries: int, num_keys: int) -> Pairs:
+    """Where all rows stand in their sentences."""
+    return Pairs(
+        _positions(layout.query_offsets_N, num_queries),
+        _positions(layout.key_offsets_N, num_keys),
+        longest=max(num_queries, num_keys),
+    )
+
+
+def _positions(offsets_N: Tensor, num_rows: int) -> Tensor:
+    row_T = torch.arange(num_rows, device=offsets_N.device)
+    return row_T - offsets_N[torch.bucketize(row_T, offsets_N, right=True) - 1]
+
+
+def _distance_numbers(pairs: Pairs | None, like_HLM: Tensor) -> Tensor:
+    return (_distances(pairs).clamp(-FARTHEST, FARTHEST) + FARTHEST).expand_as(like_HLM)
+
+
+def _distances(pairs: Pairs | None) -> Tensor:
+    assert pairs is not None, "positions are compared within a sentence"
+    return pairs.distance_LM

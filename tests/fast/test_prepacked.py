@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import pytest
 import torch
 
@@ -9,7 +12,9 @@ from heedful.config.settings import ModelConfig
 from heedful.fast.cpu import prepacked
 from heedful.fast.cpu.prepacked import PackedProduct, can_pack, prepacked_decoder
 from heedful.model.decoding import CachedDecoder, Product
+from heedful.model.packed import pack_source
 from heedful.model.transformer import Transformer
+from tests.switches import SWITCHES
 
 needs_onednn = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="torch is built without oneDNN")
 
@@ -43,6 +48,20 @@ def kinds_of_products(model: Transformer) -> set[type[Product]]:
     assert isinstance(decoder, CachedDecoder)
     in_layers = (product for layer in decoder.layers for product in layer.products)
     return {type(product) for product in (*in_layers, decoder.logits)}
+
+
+@needs_onednn
+@pytest.mark.parametrize("switch", SWITCHES.values(), ids=list(SWITCHES))
+def test_a_switch_is_decoded_with_packed_matrices_as_without(switch: dict[str, Any]) -> None:
+    torch.manual_seed(1)
+    model = Transformer(ModelConfig(d_model=16, d_ff=24, num_layers=2, num_heads=2, **switch), 23).eval()
+    assert kinds_of_products(model) == {PackedProduct}
+    source, outputs = pack_source(np.array([5, 6, 7, 0, 9, 0]), np.array([4, 2])), []
+    for decoder in (prepacked_decoder(model), model.new_decoder()):
+        state = decoder.empty(2, 1)
+        state.admit(model.encode(source), [0, 1], longest=4)
+        outputs.append(torch.stack([decoder.step(torch.tensor(ids), state) for ids in ([0, 0], [3, 4], [8, 2])]))
+    torch.testing.assert_close(*outputs)
 
 
 def test_every_product_of_a_step_is_packed_where_that_can_be_done(monkeypatch: pytest.MonkeyPatch) -> None:
