@@ -5,13 +5,15 @@ Nothing here imports torch.
 
 from __future__ import annotations
 
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 import msgspec
 from msgspec import Meta
 
 from heedful.config.settings import Count, FamilyConfig, Fraction, ModelConfig, Positive
 from heedful.errors import ConfigError
+
+USUAL_LENGTH = 25  # tokens of a sentence
 
 
 class MixerConfig(ModelConfig, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -119,5 +121,108 @@ class ConvS2SConfig(FamilyConfig, frozen=True, forbid_unknown_fields=True, kw_on
             )
 
 
-BASELINES: dict[str, type[FamilyConfig]] = {"mixer": MixerConfig, "bytenet": ByteNetConfig, "convs2s": ConvS2SConfig}
+class RecurrentConfig(FamilyConfig, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Recurrent encoder and decoder. The defaults are those of Bahdanau 2015 but for the width and dropout."""
+
+    family: str = "recurrent"
+    cell: Literal["gru", "lstm"] = "gru"
+    reset: Literal["before", "after"] = "before"  # a GRU's reset gate: before or after the product with U
+    factor_rank: Positive | None = None  # an LSTM's matrix is a product of two through so many numbers
+    num_layers: Positive = 1  # of the encoder, and of the decoder
+    attention: Literal["additive", "dot", "general", "none"] = "additive"
+    bidirectional: bool | None = None  # the encoder; unless told: with additive attention
+    reverse_source: bool | None = None  # the encoder reads from the end; unless told: without attention
+    input_feeding: bool = False  # the readout is an input of the next step
+    readout: Literal["maxout", "tanh", "state"] | None = None  # unless told: that of the attention's paper
+    dropout: Fraction = 0.1
+
+    @property
+    def is_bidirectional(self) -> bool:
+        """Whether the encoder reads both ways."""
+        return self.attention == "additive" if self.bidirectional is None else self.bidirectional
+
+    @property
+    def reverses_source(self) -> bool:
+        """Whether the encoder reads from the end alone."""
+        return self.attention == "none" if self.reverse_source is None else self.reverse_source
+
+    @property
+    def readout_kind(self) -> str:
+        """Bahdanau's maxout, Luong's tanh, and without attention the state itself."""
+        return self.readout or {"additive": "maxout", "none": "state"}.get(self.attention, "tanh")
+
+    @property
+    def annotation_width(self) -> int:
+        """Of what the encoder says of each token."""
+        return 2 * self.d_model if self.is_bidirectional else self.d_model
+
+    @property
+    def context_width(self) -> int:
+        """Of what attention gives the decoder in each step."""
+        return 0 if self.attention == "none" else self.annotation_width
+
+    @property
+    def spelled_out(self) -> Self:
+        """The same with every setting that follows from others."""
+        return msgspec.structs.replace(
+            self,
+            bidirectional=self.is_bidirectional,
+            reverse_source=self.reverses_source,
+            readout=self.readout_kind,
+        )
+
+    @property
+    def kept_numbers(self) -> int:
+        """Roughly: of a cell its input, gates and states; of additive attention a vector for each source token."""
+        cells = self.num_layers * (2 + self.is_bidirectional) * (10 if self.cell == "lstm" else 13)
+        scores = USUAL_LENGTH if self.attention == "additive" else 0
+        return self.d_model * (cells + scores + 8)
+
+    def __post_init__(self) -> None:
+        for is_contradiction, problem in self._contradictions():
+            if is_contradiction:
+                raise ConfigError(problem)
+
+    def _contradictions(self) -> list[tuple[bool, str]]:
+        without, both_ways = self.attention == "none", self.is_bidirectional
+        return [
+            (
+                self.factor_rank is not None and self.cell == "gru",
+                f"model.factor_rank = {self.factor_rank} takes model.cell = lstm, not gru",
+            ),
+            (
+                self.reset == "after" and self.cell == "lstm",
+                "model.reset = after takes model.cell = gru; an LSTM has no reset gate",
+            ),
+            (
+                both_ways and without,
+                "model.bidirectional = true takes an attention, not model.attention = none: the decoder would begin "
+                "with the state of one direction, and nothing would read the other",
+            ),
+            (
+                both_ways and self.attention == "dot",
+                "model.bidirectional = true gives states of 2 · model.d_model, which model.attention = dot cannot "
+                "compare with the decoder's; take model.attention = general",
+            ),
+            (
+                both_ways and self.reverses_source,
+                "model.reverse_source = true changes nothing where model.bidirectional = true; leave out one of them",
+            ),
+            (
+                self.input_feeding and self.attention in ("additive", "none"),
+                f"model.input_feeding = true takes model.attention = dot or general, not {self.attention}",
+            ),
+            (
+                self.readout_kind == "state" and self.attention in ("dot", "general"),
+                f"model.readout = state would not see what model.attention = {self.attention} found; take tanh",
+            ),
+        ]
+
+
+BASELINES: dict[str, type[FamilyConfig]] = {
+    "mixer": MixerConfig,
+    "bytenet": ByteNetConfig,
+    "convs2s": ConvS2SConfig,
+    "recurrent": RecurrentConfig,
+}
 """By `model.family`, which is also the name of the module in `baselines/`."""

@@ -39,6 +39,18 @@ SMALL: dict[str, dict[str, Any]] = {
         "tied_embeddings": True,
     },
     "convs2s without windows": {"num_layers": 2, "encoder_kernel": 1, "decoder_kernel": 1},
+    "recurrent as Sutskever": {"cell": "lstm", "attention": "none", "num_layers": 2},
+    "recurrent as Bahdanau": {},
+    "recurrent as Luong, dot": {"cell": "lstm", "attention": "dot", "num_layers": 2, "reverse_source": True},
+    "recurrent as Luong, input feeding": {
+        "cell": "lstm",
+        "attention": "general",
+        "num_layers": 2,
+        "reverse_source": True,
+        "input_feeding": True,
+    },
+    "recurrent factorised": {"cell": "lstm", "factor_rank": 6, "num_layers": 2},
+    "recurrent reset after": {"reset": "after", "readout": "tanh"},
 }
 """By name: the settings of small models; the part of a name before the first space is the family."""
 VOCAB = 50
