@@ -148,7 +148,7 @@ def all_settings(config: Config) -> str:
     layer = to_layer(config)
     model = layer_to_toml({"model": layer["model"]})
     sizes = to_layer(msgspec.structs.replace(config, model=config.model.spelled_out))["model"]
-    follow = [f"# {field} = {size}\n" for field, size in sizes.items() if field not in layer["model"]]
+    follow = [f"# {field} = {_toml_value(size)}\n" for field, size in sizes.items() if field not in layer["model"]]
     return to_toml(config).replace(model, model + "".join(follow))
 
 

@@ -394,6 +394,15 @@ def test_config_prints_toml_that_is_a_recipe(heedful: Run, tmp_path: Path) -> No
     assert heedful("config", tmp_path / "recipe.toml").out == out
 
 
+def test_config_and_info_leave_out_settings_of_a_preset_that_the_family_lacks(heedful: Run) -> None:
+    recurrent = ("--preset", "tiny", "--set", "model.family=recurrent")
+    out = heedful("config", *recurrent).out
+    assert tomllib.loads(out)["model"]["num_layers"] == 2
+    assert "d_ff" not in out
+    assert '\n# bidirectional = true\n# reverse_source = false\n# readout = "maxout"\n' in out
+    assert heedful("info", *recurrent).code == 0
+
+
 def test_config_names_every_setting(heedful: Run) -> None:
     """Those too that follow from others unless they are set: they stand there as they are, behind a #."""
     out = heedful("config", "--set", "model.num_encoder_layers=12", "--set", "model.num_layers=3").out

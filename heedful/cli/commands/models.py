@@ -64,7 +64,8 @@ def info(model: Path | None, preset: str | None, settings: tuple[str, ...]) -> N
     from heedful.model.parameter_count import shapes_of_new
 
     if model is None:
-        config = resolve(preset_layer(preset or DEFAULT_PRESET), *map(setting, settings))
+        layers = list(map(setting, settings))
+        config = resolve(preset_layer(preset or DEFAULT_PRESET, *layers), *layers)
         vocab_size = config.tokenizer.vocab_size
         return echo_sizes(config.model, vocab_size, shapes_of_new(config.model, vocab_size))
     if preset or settings:
@@ -93,8 +94,9 @@ def config(recipe: Path | None, preset: str | None, settings: tuple[str, ...]) -
     from heedful.config.setting_layers import preset as preset_layer
 
     named, of_recipe = read_recipe(recipe) if recipe else (None, {})
-    of_preset = preset_layer(preset or named or DEFAULT_PRESET)
-    click.echo(all_settings(resolve(of_preset, of_recipe, *options.flag_layers({}, settings))), nl=False)
+    layers = [of_recipe, *options.flag_layers({}, settings)]
+    of_preset = preset_layer(preset or named or DEFAULT_PRESET, *layers)
+    click.echo(all_settings(resolve(of_preset, *layers)), nl=False)
 
 
 @click.command(short_help="Average the weights of several checkpoints.")
