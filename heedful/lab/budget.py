@@ -9,7 +9,8 @@ from heedful.config.setting_layers import Layer
 
 STEPS, QUICK_STEPS = 800, 160
 PEAK = (2.0, 300)  # a factor of 2 with 300 steps of warm-up: where the rate peaks, whatever the budget
-WARMUP_SHARE, VALIDATIONS = 0.25, 4
+WARMUP_SHARE = 0.25
+VALIDATIONS, QUICK_VALIDATIONS = 4, 2
 
 COMMON: Layer = {
     "model": {"dropout": 0.2},
@@ -17,7 +18,7 @@ COMMON: Layer = {
 }
 
 
-def budget(steps: int) -> Layer:
+def budget(steps: int, validations: int = VALIDATIONS) -> Layer:
     """The schedule of so many steps."""
     factor, of_warmup = PEAK
     warmup = min(of_warmup, max(1, round(WARMUP_SHARE * steps)))
@@ -27,6 +28,6 @@ def budget(steps: int) -> Layer:
             "warmup_steps": warmup,
             "learning_rate_factor": round(factor * (warmup / of_warmup) ** 0.5, 4),
             "cooldown_steps": steps // 2,
-            "validate_steps": max(1, steps // VALIDATIONS),
+            "validate_steps": max(1, steps // validations),
         }
     }

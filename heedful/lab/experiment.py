@@ -16,7 +16,7 @@ from msgspec import Struct
 from heedful.config.setting_layers import Layer
 from heedful.config.setting_names import nearest
 from heedful.errors import ConfigError
-from heedful.lab.budget import COMMON, QUICK_STEPS, STEPS, budget
+from heedful.lab.budget import COMMON, QUICK_STEPS, QUICK_VALIDATIONS, STEPS, budget
 from heedful.lab.findings import Findings
 from heedful.lab.metrics import BLEU, PERPLEXITY
 from heedful.lab.row_result import RowResult
@@ -94,8 +94,8 @@ class Experiment(Struct, frozen=True, kw_only=True):
 
     def settings_of(self, row: Row, request: LabRequest) -> Layer:
         """All settings of a row that differ from the preset's."""
-        steps = min(self.steps, QUICK_STEPS) if request.is_quick else self.steps
-        return merged(COMMON, budget(steps), self.settings, row.settings)
+        quick = budget(min(self.steps, QUICK_STEPS), QUICK_VALIDATIONS)
+        return merged(COMMON, quick if request.is_quick else budget(self.steps), self.settings, row.settings)
 
     @property
     def metrics(self) -> tuple[str, ...]:

@@ -78,6 +78,11 @@ class Job:
         return self.output / "rows" / self.text.name / f"{self.name}.json"
 
     @property
+    def lock(self) -> Path:
+        """What a process holds while it makes the row."""
+        return self.record.with_name(f".{self.name}.lock")
+
+    @property
     def config(self) -> Config:
         """All settings."""
         return resolve(preset(PRESET, *self.layers), *self.layers)

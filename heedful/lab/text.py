@@ -15,7 +15,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from heedful.config.setting_layers import Layer
-from heedful.data.atomic import explained, replaced_folder
+from heedful.data.atomic import explained, held_in_turn, replaced_folder
 from heedful.data.grammar.corpus import WRITERS, held_out_examples, pronoun_cases, training_sentences
 from heedful.data.grammar.words import text as written
 from heedful.data.run_folder import TOKENIZER
@@ -137,12 +137,19 @@ def prepare(text: Text, source: Source, texts: Path) -> PreparedText:
     contents = {**_contents(sets), **source.other_files}
     digest = _digest(contents)
     folder = texts / "-".join(filter(None, (source.name, text.name)))
-    if not (folder / TOKENIZER).is_file() or _digest(_read_back(folder, contents)) != digest:
-        with explained(folder, DataError), replaced_folder(folder) as temporary:
-            for name, content in contents.items():
-                (temporary / name).write_text(content, encoding="utf-8")
-            _learn(sets[TRAIN], source.num_pieces).save(temporary / TOKENIZER)
+    with explained(folder, DataError):
+        texts.mkdir(parents=True, exist_ok=True)
+        with held_in_turn(texts):
+            if not (folder / TOKENIZER).is_file() or _digest(_read_back(folder, contents)) != digest:
+                _write(folder, contents, _learn(sets[TRAIN], source.num_pieces))
     return PreparedText(folder, digest)
+
+
+def _write(folder: Path, contents: Mapping[str, str], tokenizer: Tokenizer) -> None:
+    with replaced_folder(folder) as temporary:
+        for name, content in contents.items():
+            (temporary / name).write_text(content, encoding="utf-8")
+        tokenizer.save(temporary / TOKENIZER)
 
 
 def _contents(sets: Sets) -> dict[str, str]:

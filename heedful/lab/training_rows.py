@@ -5,17 +5,22 @@ The first seed of every row comes first, so that an experiment that is stopped e
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections import deque
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from statistics import fmean
 
-from heedful.errors import about, counted
+from heedful.data.atomic import held
+from heedful.errors import CheckpointError, about, counted
 from heedful.lab.experiment import Experiment, LabRequest, Row, Say, merged
 from heedful.lab.row_result import RowResult
 from heedful.lab.rows import Job, OnRecord, Stop, kept_result, make_row, with_measures
 from heedful.lab.text import PreparedText, prepare, read_source
 
 TEXTS = "texts"
+POLL_SECONDS = 1.0
 
 
 def jobs_of(experiment: Experiment, request: LabRequest) -> list[Job]:
@@ -50,6 +55,11 @@ class TimeLeft:
 
     seconds: dict[str, float] = field(default_factory=dict)  # of a row, by its name
 
+    @classmethod
+    def of_results(cls, results: Iterable[RowResult]) -> TimeLeft:
+        """What is known from these."""
+        return cls({result.row: result.seconds for result in results})
+
     def add(self, result: RowResult) -> None:
         """Learn from a finished row."""
         self.seconds[result.row] = result.seconds
@@ -63,22 +73,60 @@ class TimeLeft:
 
 
 def results_of(jobs: Sequence[Job], *, say: Say, on_record: OnRecord, stop: Stop) -> tuple[list[RowResult], bool]:
-    """The results that there are in the end, and whether they are all; a stop ends it with some."""
-    kept = [kept_result(job) for job in jobs]
-    results = [with_measures(job, result, say=say) for job, result in zip(jobs, kept, strict=True) if result]
-    time_left = TimeLeft()
-    for result in results:
+    """The results that there are in the end, and whether they are all; a stop ends it with some.
+
+    A row that another process is making is put off, so that the same command can be started once for each core.
+    """
+    results, waiting = _kept(jobs, say)
+    time_left, num_put_off = TimeLeft.of_results(results), 0
+    while waiting and not stop():
+        job = waiting.popleft()
+        try:
+            with _held(job):
+                result = kept_result(job) or _made(job, waiting, time_left, say=say, on_record=on_record, stop=stop)
+                result = result and with_measures(job, result, say=say)
+        except RowInUseError:
+            waiting.append(job)
+            num_put_off += 1
+            _wait_if_all(waiting, num_put_off, say)
+            continue
+        if result is None:
+            return results, False
+        num_put_off = 0
+        results.append(result)
         time_left.add(result)
-    missing = [job for job, result in zip(jobs, kept, strict=True) if result is None]
+    return results, not waiting
+
+
+def _kept(jobs: Sequence[Job], say: Say) -> tuple[list[RowResult], deque[Job]]:
+    """The results that are there, and the rows that are not."""
+    kept = [(job, kept_result(job)) for job in jobs]
+    results = [with_measures(job, result, say=say) for job, result in kept if result]
     if results:
         say(f"{len(results)} of {counted(len(jobs), 'row')} are there already")
-    for n, job in enumerate(missing):
-        if stop():
-            return results, False
-        say(f"row {n + 1} of {len(missing)}: {job.row}, seed {job.seed}; {time_left.of(missing[n:])}")
-        made = make_row(job, say=say, on_record=on_record, stop=stop)
-        if made is None:
-            return results, False
-        results.append(with_measures(job, made, say=say))
-        time_left.add(made)
-    return results, True
+    return results, deque(job for job, result in kept if result is None)
+
+
+def _made(
+    job: Job, waiting: Sequence[Job], time_left: TimeLeft, *, say: Say, on_record: OnRecord, stop: Stop
+) -> RowResult | None:
+    left = [job, *waiting]
+    say(f"{counted(len(left), 'row')} to make, now {job.row}, seed {job.seed}; {time_left.of(left)}")
+    return make_row(job, say=say, on_record=on_record, stop=stop)
+
+
+class RowInUseError(CheckpointError):
+    """Another process is making this row."""
+
+
+def _held(job: Job) -> AbstractContextManager[None]:
+    job.lock.parent.mkdir(parents=True, exist_ok=True)
+    return held(job.lock, RowInUseError(f"{job.lock}: another process is making this row"))
+
+
+def _wait_if_all(waiting: Sequence[Job], num_put_off: int, say: Say) -> None:
+    """Wait a little if every row that is left is being made elsewhere."""
+    if num_put_off == len(waiting):
+        say(f"{counted(len(waiting), 'row')} being made by another process: waiting")
+    if num_put_off >= len(waiting):
+        time.sleep(POLL_SECONDS)

@@ -9,6 +9,7 @@ import re
 import shutil
 import signal
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -21,7 +22,7 @@ from heedful.cli.main import commands
 from heedful.cli.progress import PlainDisplay
 from heedful.config.setting_layers import Layer
 from heedful.config.settings import Config
-from heedful.data.atomic import write_file
+from heedful.data.atomic import held, write_file
 from heedful.errors import CheckpointError, ConfigError, DataError, TrainingError
 from heedful.lab import catalogue, row_result, rows, speeds
 from heedful.lab.experiment import BASE, Claim, Experiment, LabRequest, Row
@@ -248,9 +249,35 @@ def test_a_stopped_lab_reports_what_it_has_and_says_how_long_the_rest_takes(tmp_
     assert not done.is_whole
     assert "| base |" in done.report.read_text(encoding="utf-8")
     assert {each.measured for each in done.findings.judged} == {"too few seeds"}
-    told = [line for line in watch.said if line.startswith("row ")]
-    assert told[0] == "row 1 of 4: base, seed 1; time left: known after the first row"
-    assert re.fullmatch(r"row 2 of 4: h1, seed 1; about \d+ seconds? left", told[1])
+    told = [line for line in watch.said if " to make, now " in line]
+    assert told[0] == "4 rows to make, now base, seed 1; time left: known after the first row"
+    assert re.fullmatch(r"3 rows to make, now h1, seed 1; about \d+ seconds? left", told[1])
+
+
+def test_a_row_that_another_process_makes_is_put_off_and_then_taken_from_it(
+    lab: Path, own: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two rows are missing; the other process has the first, and has finished it while we make the second."""
+    first, second = (next(own.glob(f"rows/*/{name}.json")) for name in ("base-2", "h1-2"))
+    made_elsewhere = first.read_bytes()
+    first.unlink()
+    second.unlink()
+    other = ExitStack()
+    other.enter_context(held(first.with_name(".base-2.lock"), CheckpointError("it is ours")))
+
+    def finish(_: float) -> None:
+        first.write_bytes(made_elsewhere)
+        other.close()
+
+    monkeypatch.setattr("heedful.lab.training_rows.time.sleep", finish)
+    watch = Watch()
+    assert run(own, data, watch=watch).is_whole
+    assert [line.partition(";")[0] for line in watch.said if "row" in line] == [
+        "2 of 4 rows are there already",
+        "2 rows to make, now h1, seed 2",
+        "1 row being made by another process: waiting",
+    ]
+    assert result(own, "h1", 2).curve == result(lab, "h1", 2).curve
 
 
 # ------------------------------------------------------------------------------------------------------------ refusals
