@@ -232,6 +232,22 @@ def test_rotary_positions_turn_pairs_of_columns_as_complex_numbers() -> None:
     same(variant.turned(x_HLK, torch.arange(9), 9), torch.view_as_real(turned_HLI).flatten(-2))
 
 
+@pytest.mark.parametrize("kind", [AdditiveAttention, RelativePositions, RotaryPositions])
+@pytest.mark.parametrize("causal", [False, True])
+def test_gradients_are_those_of_finite_differences(kind: type[VariedAttention], causal: bool) -> None:
+    """Of queries, keys, values and what is learned, in groups of padded sentences and with a radius."""
+    variant = kind(HEADS, radius=2).double()
+    for parameter in variant.parameters():
+        torch.nn.init.normal_(parameter)
+    layout = make_groups(lengths(4, 1, 2), lengths(4, 1, 2), causal=causal)
+    inputs = [tensor.requires_grad_() for tensor in random_attention(7, 7)]
+
+    def attend(query_THK: Tensor, key_SHK: Tensor, value_SHK: Tensor, *_: Tensor) -> Tensor:
+        return variant.attend(query_THK, key_SHK, value_SHK, layout)
+
+    assert torch.autograd.gradcheck(attend, (*inputs, *variant.parameters()), fast_mode=True)
+
+
 @pytest.mark.parametrize("kind", [RelativePositions, RotaryPositions])
 def test_only_the_distance_counts(kind: type[VariedAttention]) -> None:
     """All positions moved by a constant change nothing."""
