@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from heedful.lab.bottleneck import BOTTLENECK
 from heedful.lab.embedding import EMBEDDING
 from heedful.lab.experiment import Experiment, named
 from heedful.lab.experts import EXPERTS
@@ -16,13 +17,17 @@ from heedful.lab.smoothing import SMOOTHING
 from heedful.lab.table1 import TABLE1
 from heedful.lab.table2 import TABLE2
 from heedful.lab.table3 import TABLE3
+from heedful.lab.tuning import TUNING
 
-EXPERIMENTS = (TABLE1, TABLE2, TABLE3, SMOOTHING, POSITIONS, ORDER, SCALING, PROJECTIONS, EMBEDDING, HEADS, EXPERTS)
+EXPERIMENTS = (
+    *(TABLE1, TABLE2, TABLE3, SMOOTHING, POSITIONS, ORDER, SCALING, BOTTLENECK),
+    *(PROJECTIONS, EMBEDDING, HEADS, EXPERTS, TUNING),
+)
 ALL = "all"
 
 
 def chosen(name: str) -> Sequence[Experiment]:
-    """The experiment of that name, or all."""
+    """The experiment of that name, or all that are about the paper."""
     if name == ALL:
-        return EXPERIMENTS
+        return [each for each in EXPERIMENTS if each.is_in_all]
     return [named(name, {each.name: each for each in EXPERIMENTS}, "experiment")]

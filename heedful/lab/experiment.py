@@ -86,6 +86,7 @@ class Experiment(Struct, frozen=True, kw_only=True):
     measures: dict[str, Measure] = {}
     more: Callable[[Results, Path], Findings] | None = None  # tables and charts of what was measured, in this folder
     has_own_text: bool = False  # always the built-in corpus, whatever --data says
+    is_in_all: bool = True  # of `heedful lab all`
     measure: Callable[[LabRequest, Say], Findings] | None = None
 
     def row(self, name: str) -> Row:

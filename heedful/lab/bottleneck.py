@@ -1,0 +1,84 @@
+"""§1, §4 and Bahdanau 2015: an encoder that says all in one vector loses long sentences; attention does not.
+
+Sentences are long because they are several in a row: one to four captions are joined, in training and in validation.
+Scores are measured by the length of the source, on joined captions that are held out of the training text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import cycle
+from pathlib import Path
+
+from heedful.data.text_files import SentencePair
+from heedful.lab.by_length import LENGTHS, curves_by_length, quality_by_length, words
+from heedful.lab.experiment import BASE, Claim, Experiment, Results, Row
+from heedful.lab.findings import Findings
+from heedful.lab.metrics import BLEU, PERPLEXITY
+from heedful.lab.quality import quality
+from heedful.lab.systems import SYSTEMS, settings_of
+from heedful.lab.text import TRAIN, VALID, Pairs, Sets, Source, Text
+from heedful.lab.trained import Trained
+
+TEST, NUM_TEST, LONGEST = "test", 2_500, 50  # single pairs, which become a thousand; words
+EDGES = (0, 10, 20, 30, 40, LONGEST)
+LONG = f"{EDGES[-3] + 1}-{EDGES[-2]}"
+SIZES = (1, 2, 3, 4)
+
+
+def joined(pairs: Pairs) -> Iterator[SentencePair]:
+    """One pair, the next two as one, the next three, the next four, and again; those that are too long are left out."""
+    rest = iter(pairs)
+    for size in cycle(SIZES):
+        parts = [pair for _, pair in zip(range(size), rest, strict=False)]
+        if len(parts) < size:
+            return
+        whole = SentencePair(" ".join(pair.source for pair in parts), " ".join(pair.target for pair in parts))
+        if words(whole.source) <= LONGEST:
+            yield whole
+
+
+def joined_sets(source: Source) -> Sets:
+    """Twice as many single pairs as usual, as joining leaves fewer; the last ones of the training text to test."""
+    train, test = source.train[: 2 * source.num_pairs], source.train[-NUM_TEST:]
+    return {TRAIN: [*joined(train)], VALID: [*joined(source.valid)], TEST: [*joined(test)]}
+
+
+def measured_by_length(trained: Trained) -> dict[str, float]:
+    """Scores of the whole test text, and of each group of sentences of like length."""
+    translator, pairs = trained.translator(), trained.text.pairs(TEST)
+    return quality(translator, pairs) | quality_by_length(translator, pairs, EDGES)
+
+
+def findings(results: Results, _: Path) -> Findings:
+    """The curves by length."""
+    return Findings(charts=curves_by_length("bottleneck", results))
+
+
+ONE_VECTOR, ATTENTION = "one-vector", "gru"
+
+BOTTLENECK = Experiment(
+    name="bottleneck",
+    question="Does translation without attention fall with the length of the sentence, and with attention not?",
+    section="§1; Bahdanau 2015, figure 2",
+    minutes=45,
+    text=Text("joined", joined_sets),
+    rows=(
+        Row(BASE, "Transformer"),
+        *(Row(name, SYSTEMS[name].change, settings_of(name)) for name in (ATTENTION, ONE_VECTOR)),
+    ),
+    claims=(
+        Claim(row=ONE_VECTOR, baseline=ATTENTION, metric=PERPLEXITY, expected="higher", source="Bahdanau 2015"),
+        Claim(
+            row=ONE_VECTOR,
+            baseline=ATTENTION,
+            metric=f"{LENGTHS}.{BLEU} {LONG}",
+            expected="lower",
+            source="Bahdanau 2015, figure 2: it falls with length",
+        ),
+        Claim(row=BASE, baseline=ATTENTION, metric=BLEU, expected="higher", source="§6.1, Table 2: 27.3 against 24.6"),
+    ),
+    measures={LENGTHS: measured_by_length},
+    more=findings,
+    quick=(ATTENTION, ONE_VECTOR),
+)

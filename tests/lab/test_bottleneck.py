@@ -1,0 +1,44 @@
+"""The bottleneck as an experiment: long sentences made of several, and where scores are read."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import pairwise
+
+from heedful.data.text_files import SentencePair
+from heedful.lab.bottleneck import BOTTLENECK, EDGES, LONG, LONGEST, TEST, joined, joined_sets
+from heedful.lab.by_length import LENGTHS, words
+from heedful.lab.text import Source
+
+
+def pairs(count: int, num_words: int = 10) -> list[SentencePair]:
+    return [SentencePair(" ".join([f"s{n}"] * num_words), f"t{n}") for n in range(count)]
+
+
+def test_one_to_four_pairs_are_joined_in_their_order_and_none_is_used_twice() -> None:
+    found = list(joined(pairs(12)))
+    assert [pair.target for pair in found] == ["t0", "t1 t2", "t3 t4 t5", "t6 t7 t8 t9", "t10"]
+    assert [words(pair.source) for pair in found] == [10, 20, 30, 40, 10]
+    assert [word for pair in found for word in pair.target.split()] == [f"t{n}" for n in range(11)]
+
+
+def test_what_would_be_too_long_is_left_out() -> None:
+    found = list(joined(pairs(100, num_words=20)))
+    assert max(words(pair.source) for pair in found) == 40 <= LONGEST
+    assert Counter(words(pair.source) for pair in found) == {20: 10, 40: 10}
+
+
+def test_what_is_measured_on_is_held_out() -> None:
+    train = pairs(10_000)
+    sets = joined_sets(Source("any", train, pairs(50), num_pairs=1_000, num_pieces=400))
+    trained = {word for pair in sets["train"] for word in pair.target.split()}
+    tested = {word for pair in sets[TEST] for word in pair.target.split()}
+    assert len(trained) == 2_000
+    assert not trained & tested
+    assert len(sets[TEST]) == 1_000
+
+
+def test_the_claim_is_about_a_group_that_is_measured() -> None:
+    edges = [f"{low + 1}-{high}" for low, high in pairwise(EDGES)]
+    assert LONG == "31-40" == edges[-2]
+    assert f"{LENGTHS}.BLEU {LONG}" in BOTTLENECK.metrics
