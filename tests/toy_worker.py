@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from heedful.data.parts.folder import LineOutput, PartFolder
-from heedful.data.parts.plan import PartsPlan, cut, write_plan
+from heedful.data.parts.folder import PartFolder, PartOutput, line_output
+from heedful.data.parts.plan import PartsPlan, PartText, cut, write_plan
 from heedful.data.parts.work import Opening
 
 NUM_PARTS, PART_LINES = 40, 5
@@ -38,11 +38,12 @@ class ToyWorker:
         self.note(what)
         return before
 
-    def outputs(self, lines: Sequence[str], first_line: int) -> Iterator[LineOutput]:
-        self.note(f"begun-{first_line // PART_LINES}")
+    def outputs(self, part: PartText) -> Iterator[PartOutput]:
+        (lines,) = part.texts
+        self.note(f"begun-{part.number}")
         for line in lines:
             self.obey(line)
-            yield LineOutput([line.upper()])
+            yield line_output([line.upper()])
         if "die at the end" in lines and not self.has_happened("died at the end"):
             self.die()
 
@@ -91,4 +92,4 @@ def expected(folder: PartFolder) -> list[str]:
 
 def found(folder: PartFolder, number: int) -> str:
     """What a finished part holds."""
-    return b"".join(folder.checked_text(number)).decode()
+    return folder.verified_output(number).read_text()

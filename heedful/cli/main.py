@@ -26,6 +26,7 @@ from heedful.cli.commands import (
     export,
     lab,
     models,
+    prepare,
     serve,
     train,
     translate,
@@ -41,7 +42,22 @@ def commands() -> None:
     """From two text files to a translator: the system of "Attention Is All You Need"."""
 
 
-for module in (attend, bulk, card, compare, corpora, doctor, evaluate, export, lab, models, serve, train, translate):
+for module in (
+    attend,
+    bulk,
+    card,
+    compare,
+    corpora,
+    doctor,
+    evaluate,
+    export,
+    lab,
+    models,
+    prepare,
+    serve,
+    train,
+    translate,
+):
     for command in vars(module).values():
         if isinstance(command, click.Command):
             commands.add_command(command)

@@ -15,6 +15,7 @@ CONFIG, TOKENIZER, METRICS, LOCK = "config.toml", "tokenizer.model", "metrics.js
 BASE = "base.json"
 CHECKPOINTS, MODEL = "checkpoints", "model"
 TRAINING_DATA, VALIDATION_DATA = "data/train", "data/valid"
+ENCODING = "encoding"  # of text that is encoded in parts
 
 
 def has_begun(run: Path) -> bool:

@@ -6,6 +6,8 @@ Memory hardly grows with the corpus: text is encoded chunk by chunk, and only th
 This module knows nothing of batches or of torch.
 """
 
+from __future__ import annotations
+
 import ctypes
 import hashlib
 import os
@@ -47,7 +49,7 @@ class Side:
 
     ids: StoredIds
     lengths: npt.NDArray[np.int32]
-    reader: "_Reader | None" = None
+    reader: _Reader | None = None
     _block_starts: Int64Array = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -111,7 +113,7 @@ class Shards:
     kept_of_files: tuple[int, ...] = ()
     weights: tuple[float, ...] = ()
 
-    def weighted(self, weights: Sequence[float]) -> "Shards":
+    def weighted(self, weights: Sequence[float]) -> Shards:
         """The same shards; an epoch takes the pairs of each file as often as its weight says."""
         if weights and len(weights) != len(self.kept_of_files):
             raise ConfigError(
@@ -147,6 +149,15 @@ class _Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     kept_of_files: list[int] = []
 
 
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """The files of a folder's text, a digest of it and its encoding, and what is known of each file."""
+
+    paths: list[Path]
+    identity: str
+    files: list[_File]
+
+
 # ------------------------------------------------------------------------------------------------- make, open, compare
 
 
@@ -165,16 +176,42 @@ def prepare(
     if _is_made_from(directory, identity):
         _remember_files(directory, files)
         return open_shards(directory)
+    counter = _FileCounter()
+    with closing(encoding.encode(counter.read(source_files, target_files), processes=processes)) as encoded:
+        text = _Text([*source_files, *target_files], identity, files)
+        return _write(directory, text, encoding, map(counter.count, encoded), counter, progress)
+
+
+def join_encoded(
+    directory: Path,
+    source_files: Sequence[Path],
+    target_files: Sequence[Path],
+    encoding: Encoding,
+    encoded: Iterable[Encoded],
+    *,
+    pairs_of_files: Sequence[int],
+    progress: Callable[[PairCounts], None],
+) -> Shards:
+    """Write what was encoded elsewhere: the bytes are those of `prepare`. `pairs_of_files` were read of each file."""
+    text = _Text([*source_files, *target_files], *_identity(directory, source_files, target_files, encoding))
+    counter = _FileCounter(pairs_of_files)
+    return _write(directory, text, encoding, map(counter.count, encoded), counter, progress)
+
+
+def _write(
+    directory: Path,
+    text: _Text,
+    encoding: Encoding,
+    encoded: Iterable[Encoded],
+    counter: _FileCounter,
+    progress: Callable[[PairCounts], None],
+) -> Shards:
     _refuse_other_things(directory)
     with explained(directory, DataError), replaced_folder(directory) as folder:
-        files_read = _FilesRead()
-        pairs = files_read.pairs(source_files, target_files)
-        with closing(encoding.encode(pairs, processes=processes)) as encoded:
-            counts = _write_sides(folder, map(files_read.count, encoded), encoding.num_encodings, progress)
-        _check_not_empty(counts, encoding.max_length, [*source_files, *target_files])
-        _write_record(
-            folder, _Record(_FORMAT, identity, files, encoding.dtype, counts, encoding.num_encodings, files_read.kept)
-        )
+        counts = _write_sides(folder, encoded, encoding.num_encodings, progress)
+        _check_not_empty(counts, encoding.max_length, text.paths)
+        made = text.identity, text.files, encoding.dtype, counts, encoding.num_encodings, counter.kept
+        _write_record(folder, _Record(_FORMAT, *made))
     return open_shards(directory)
 
 
@@ -339,15 +376,15 @@ class _Writer:
                 Path(part.name).unlink()
 
 
-class _FilesRead:
+class _FileCounter:
     """Counts the pairs of each file that are kept."""
 
-    def __init__(self) -> None:
+    def __init__(self, pairs_of_files: Sequence[int] = ()) -> None:
         self.kept: list[int] = []
-        self._begins: list[int] = []  # how many pairs were read before each file
+        self._begins = [sum(pairs_of_files[:file]) for file in range(len(pairs_of_files))]  # pairs before each file
         self._num_encoded = 0
 
-    def pairs(self, source_files: Sequence[Path], target_files: Sequence[Path]) -> Iterator[SentencePair]:
+    def read(self, source_files: Sequence[Path], target_files: Sequence[Path]) -> Iterator[SentencePair]:
         """All pairs, in order."""
         number = 0
         for place, source in enumerate(source_files):
@@ -357,7 +394,7 @@ class _FilesRead:
                 yield pair
 
     def count(self, encoded: Encoded) -> Encoded:
-        """Count these pairs. They were read before, so the begin of their file is known."""
+        """Count these pairs. They were read before they were encoded, so the begin of their file is known."""
         self.kept += [0] * (len(self._begins) - len(self.kept))
         begins = [max(begin - self._num_encoded, 0) for begin in self._begins]
         for file, (begin, end) in enumerate(pairwise([*begins, len(encoded.kept_N)])):

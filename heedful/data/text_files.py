@@ -51,6 +51,42 @@ def read_pairs(source_files: Sequence[Path], target_files: Sequence[Path]) -> It
     return chain.from_iterable(map(_read_aligned, source_files, target_files))
 
 
+def aligned_pairs(
+    sources: Iterator[str], targets: Iterator[str], source_file: Path, target_file: Path
+) -> Iterator[SentencePair]:
+    """The pairs of two files, whose lines these are."""
+    number = 0
+    for number, (source, target) in enumerate(zip_longest(sources, targets), start=1):
+        if source is None:
+            raise _misaligned(source_file, number - 1, target_file, number + _count(targets))
+        if target is None:
+            raise _misaligned(source_file, number + _count(sources), target_file, number - 1)
+        yield SentencePair(source, target)
+    if not number:
+        raise DataError(f"{source_file} and {target_file} are empty")
+
+
+def tsv_fields(line: str) -> list[str]:
+    """Source and target of a TSV's line. A blank line is a pair of blank lines."""
+    return line.split("\t") if line else ["", ""]
+
+
+def tsv_pairs(lines: Iterable[str], path: Path) -> Iterator[SentencePair]:
+    """The pairs of a TSV, whose lines these are."""
+    if not is_tsv(path):
+        raise DataError(f"{path}: no target file was given, and the name of a file with both sides ends in .tsv")
+    number = 0
+    for number, line in enumerate(lines, start=1):
+        fields = tsv_fields(line)
+        if len(fields) != 2:
+            raise DataError(
+                f"{path}:{number}: {counted(len(fields) - 1, 'tab')}, where one must stand between source and target"
+            )
+        yield SentencePair(*fields)
+    if not number:
+        raise DataError(f"{path} is empty")
+
+
 def read_lines(path: Path) -> Iterator[str]:
     """The lines of a plain or compressed file in UTF-8, without their line ends."""
     with open_text(path) as file:
@@ -155,31 +191,11 @@ def is_tsv(path: Path) -> bool:
 
 
 def _read_aligned(source_file: Path, target_file: Path) -> Iterator[SentencePair]:
-    sources, targets = read_lines(source_file), read_lines(target_file)
-    number = 0
-    for number, (source, target) in enumerate(zip_longest(sources, targets), start=1):
-        if source is None:
-            raise _misaligned(source_file, number - 1, target_file, number + _count(targets))
-        if target is None:
-            raise _misaligned(source_file, number + _count(sources), target_file, number - 1)
-        yield SentencePair(source, target)
-    if not number:
-        raise DataError(f"{source_file} and {target_file} are empty")
+    return aligned_pairs(read_lines(source_file), read_lines(target_file), source_file, target_file)
 
 
 def _read_tsv(path: Path) -> Iterator[SentencePair]:
-    if not is_tsv(path):
-        raise DataError(f"{path}: no target file was given, and the name of a file with both sides ends in .tsv")
-    number = 0
-    for number, line in enumerate(read_lines(path), start=1):
-        fields = line.split("\t") if line else ["", ""]  # a blank line is a pair of blank lines
-        if len(fields) != 2:
-            raise DataError(
-                f"{path}:{number}: {counted(len(fields) - 1, 'tab')}, where one must stand between source and target"
-            )
-        yield SentencePair(*fields)
-    if not number:
-        raise DataError(f"{path} is empty")
+    return tsv_pairs(read_lines(path), path)
 
 
 def _decode(raw: bytes, name: str, number: int) -> str:

@@ -134,19 +134,19 @@ class Encoding:
 
     def encode(self, pairs: Iterator[SentencePair], *, processes: int | None = None) -> Generator[Encoded]:
         """Encode the pairs, in order; a small corpus is encoded in this process, whatever `processes` says."""
-        chunks, num_processes = _chunks(pairs), processes or _num_processes()
-        first = list(islice(chunks, _FEW_CHUNKS))
+        stream, num_processes = chunks(pairs), processes or _num_processes()
+        first = list(islice(stream, _FEW_CHUNKS))
         if num_processes == 1 or len(first) < _FEW_CHUNKS or not sys.executable:
-            yield from map(self.start(), chain(first, chunks))
+            yield from map(self.start(), chain(first, stream))
         else:
-            yield from _encode_in_processes(chain(first, chunks), self, num_processes)
+            yield from _encode_in_processes(chain(first, stream), self, num_processes)
 
-    def start(self) -> Callable[["_Chunk"], Encoded]:
+    def start(self) -> Callable[["Chunk"], Encoded]:
         """A function that encodes chunks, and remembers words from one to the next."""
         drawing = DrawingEncoder(self.tokenizer, dropout=self.dropout, seed=self.seed) if self.dropout else None
         return partial(self._encode_chunk, BulkEncoder(self.tokenizer), drawing)
 
-    def _encode_chunk(self, encoder: BulkEncoder, drawing: DrawingEncoder | None, chunk: "_Chunk") -> Encoded:
+    def _encode_chunk(self, encoder: BulkEncoder, drawing: DrawingEncoder | None, chunk: "Chunk") -> Encoded:
         sources, targets = chunk.source.split("\n"), chunk.target.split("\n")
         source_T, source_lengths_N = encoder.encode(sources)
         target_T, target_lengths_N = encoder.encode(targets)
@@ -203,7 +203,7 @@ class Encoding:
 
 
 @dataclass(frozen=True, slots=True)
-class _Chunk:
+class Chunk:
     """Some pairs: the lines of each side, joined by line ends, and the number of chunks before them."""
 
     source: str
@@ -215,11 +215,18 @@ def _are_blank(lines: list[str]) -> BoolArray:
     return np.fromiter((not line or line.isspace() for line in lines), np.bool_, len(lines))
 
 
-def _chunks(pairs: Iterator[SentencePair]) -> Iterator[_Chunk]:
-    for number in count():
+def chunk_sizes(pairs: Iterator[SentencePair]) -> Iterator[int]:
+    """How many of the pairs, which are used up, each chunk has."""
+    while size := sum(1 for _ in _some(pairs)):
+        yield size
+
+
+def chunks(pairs: Iterator[SentencePair], *, first: int = 0) -> Iterator[Chunk]:
+    """The pairs in chunks; `first` chunks stand before them."""
+    for number in count(first):
         if not (chunk := list(_some(pairs))):
             return
-        yield _Chunk("\n".join(pair.source for pair in chunk), "\n".join(pair.target for pair in chunk), number)
+        yield Chunk("\n".join(pair.source for pair in chunk), "\n".join(pair.target for pair in chunk), number)
 
 
 def _some(pairs: Iterator[SentencePair]) -> Iterator[SentencePair]:
@@ -239,10 +246,10 @@ def _num_processes() -> int:
     return min(available, _MOST_PROCESSES)
 
 
-def _encode_in_processes(chunks: Iterator[_Chunk], encoding: Encoding, processes: int) -> Iterator[Encoded]:
+def _encode_in_processes(chunks: Iterator[Chunk], encoding: Encoding, processes: int) -> Iterator[Encoded]:
     idle: SimpleQueue[_Worker] = SimpleQueue()
 
-    def encode(chunk: _Chunk) -> Encoded:
+    def encode(chunk: Chunk) -> Encoded:
         worker = idle.get()
         try:
             return worker.encode(chunk)
@@ -285,7 +292,7 @@ class _Worker:
         self._stdin, self._stdout = cast(IO[bytes], self._process.stdin), cast(IO[bytes], self._process.stdout)
         self._settings: Encoding | None = encoding
 
-    def encode(self, chunk: _Chunk) -> Encoded:
+    def encode(self, chunk: Chunk) -> Encoded:
         """The chunk, encoded there."""
         try:
             pickle.dump((self._settings, chunk), self._stdin)

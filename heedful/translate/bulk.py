@@ -17,18 +17,8 @@ from typing import Any, Self
 import msgspec
 import torch
 
-from heedful.data.parts.folder import LineOutput, new_plan_folder
-from heedful.data.parts.plan import (
-    PLAN,
-    PartsPlan,
-    Stamp,
-    cut,
-    raw_lines,
-    read_plan,
-    refuse_changes,
-    stamp,
-    write_plan,
-)
+from heedful.data.parts.folder import PartOutput, line_output, new_plan
+from heedful.data.parts.plan import PartsPlan, PartText, Stamp, cut, raw_text, refuse_changes, stamp
 from heedful.data.text_files import fingerprint
 from heedful.errors import CheckpointError, ConfigError, about
 from heedful.model.checkpoint import find_model
@@ -43,7 +33,7 @@ TIMED_LINES, WARM_LINES = 200, 20
 CACHED_PRIMITIVES = "128"  # oneDNN caches one for each shape of a matrix product, and its default is 1,024
 
 
-class BulkTranslation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class BulkTranslation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="translate"):
     """How all parts are translated."""
 
     models: tuple[str, ...]
@@ -76,7 +66,7 @@ class BulkTranslation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Opens a worker, in any process."""
         return partial(BulkTranslator, self)
 
-    def refuse_other_model(self) -> None:
+    def refuse_changes(self) -> None:
         """Refuse a model that has changed since the plan was made, and a run that has a newer one."""
         planned = [Path(each.path) for each in self.model_files]
         if planned != [file.absolute() for model in self.models for file in _files(Path(model))]:
@@ -97,7 +87,7 @@ class BulkTranslator:
         self.details = self._details(Path(work.models[0])) if work.form == "jsonl" else None
 
     def _loaded(self, work: BulkTranslation) -> Translator:
-        work.refuse_other_model()
+        work.refuse_changes()
         use_threads(work.threads)
         models = [Path(model) for model in work.models]
         translator = Translator.load(*models, device=work.device, engine=work.engine, precision=work.precision)
@@ -115,13 +105,15 @@ class BulkTranslator:
             aligner = Aligner.load(model, device=self.work.device)
         return Details(self.translator, aligner, self.work.alternatives, self.work.options)
 
-    def outputs(self, lines: Sequence[str], first_line: int) -> Iterator[LineOutput]:
+    def outputs(self, part: PartText) -> Iterator[PartOutput]:
         """The output of each line."""
+        (lines,) = part.texts
         found = self.translator.translate_lines(
-            lines, options=self.work.options, split=self.work.split, first_line=first_line, first_window=WINDOW
+            lines, options=self.work.options, split=self.work.split, first_line=part.first_line, first_window=WINDOW
         )
-        for number, translation in enumerate(found, first_line):
-            yield LineOutput(formatted(self.work.form, number, translation, self.details), translation.is_cut)
+        for number, translation in enumerate(found, part.first_line):
+            output = formatted(self.work.form, number, translation, self.details)
+            yield line_output(output, is_cut=translation.is_cut)
 
 
 def use_threads(threads: int) -> None:
@@ -169,19 +161,12 @@ def plan_translation(
     root: Path, files: Sequence[Path], part_lines: int, work: BulkTranslation, say: Callable[[str], None]
 ) -> PartsPlan:
     """Write the folder's plan. A plan of the same command stays as it is; another one is refused."""
-    with new_plan_folder(root):
-        if (root / PLAN).exists():
-            there = read_plan(root)
-            if there.is_of(files, part_lines, work.as_json()):
-                return there
-            raise CheckpointError(
-                f"{root}: holds another plan, or its files have changed; heedful bulk run {root} goes on with it, "
-                f"-o names a new folder"
-            )
+
+    def make() -> PartsPlan:
         inputs, parts = cut(root, files, part_lines, say)
-        plan = PartsPlan(work.as_json(), part_lines, tuple(inputs), tuple(parts))
-        write_plan(root, plan)
-        return plan
+        return PartsPlan(work.as_json(), part_lines, tuple(inputs), tuple(parts))
+
+    return new_plan(root, files, part_lines, work.as_json(), make)
 
 
 def _files(model: Path) -> tuple[Path, ...]:
@@ -197,7 +182,8 @@ def lines_per_second(folder: Path, plan: PartsPlan, work: BulkTranslation, trans
     """The speed of one worker, timed on the first lines of up to ten parts across the text."""
     some = range(0, len(plan.parts), max(1, len(plan.parts) // 10))[:10]
     each = -(-TIMED_LINES // len(some))
-    lines = [line for number in some for line in raw_lines(folder, plan, number).decode().split("\n")[:each]]
+    texts = [raw_text(folder, plan, plan.parts[number].ranges[0]).decode() for number in some]
+    lines = [line for text in texts for line in text.split("\n")[:each]]
     for warm in (lines[:WARM_LINES], lines):
         begin = time.perf_counter()
         for _ in translator.translate_lines(warm, options=work.options, split=work.split, first_window=WINDOW):

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from heedful.data.atomic import explained, held, remove
-from heedful.data.parts.folder import LOCK, LineOutput, PartFolder
+from heedful.data.parts.folder import LOCK, PartFolder, PartOutput
 from heedful.data.parts.join import join_into_file
-from heedful.data.parts.plan import PLAN, read_plan
+from heedful.data.parts.plan import PLAN, PartText, read_plan
 from heedful.data.parts.status import status_of
 from heedful.data.parts.work import PATIENCE, work_through
 from heedful.errors import CheckpointError, TrainingError
@@ -100,8 +100,8 @@ class TellingTranslator(BulkTranslator):
 
     translated: Callable[[int], None]
 
-    def outputs(self, lines: Sequence[str], first_line: int) -> Iterator[LineOutput]:
+    def outputs(self, part: PartText) -> Iterator[PartOutput]:
         """The output of each line."""
-        for output in super().outputs(lines, first_line):
+        for output in super().outputs(part):
             self.translated(1)
             yield output

@@ -17,12 +17,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful.data.parts import folder as folders
-from heedful.data.parts.folder import STRIKES, LineOutput, PartFolder
+from heedful.data.parts.folder import STRIKES, PartFolder, PartOutput, line_output
 from heedful.data.parts.join import join_into_file, join_into_folder, refuse_unfinished
 from heedful.data.parts.plan import (
     PartsPlan,
+    PartText,
     cut,
-    part_lines,
+    part_text,
     read_plan,
     refuse_changed_inputs,
     refuse_inputs,
@@ -45,6 +46,11 @@ def work(folder: PartFolder, log: Path, numbers: Sequence[int] | None = None) ->
     numbers = folder.unfinished() if numbers is None else numbers
     work_through(folder, numbers, opening(log), patience=PATIENCE, done=told.append)
     return told
+
+
+def part_lines(root: Path, plan: PartsPlan, number: int) -> list[str]:
+    (lines,) = part_text(root, plan, number).texts
+    return lines
 
 
 def plan_of(root: Path, *texts: bytes | Path, lines: int = 3) -> PartsPlan:
@@ -134,7 +140,7 @@ def test_text_that_changed_is_refused_and_a_file_that_was_only_touched_is_not(tm
     path.write_bytes(b"one\nTWO\nthree\nfour\n")
     with pytest.raises(DataError, match="has changed since the plan was made"):
         refuse_changed_inputs(tmp_path / "out", plan)
-    with pytest.raises(DataError, match="in0: lines 1 to 3 have changed"):
+    with pytest.raises(DataError, match="in0: the text from line 1 on has changed"):
         part_lines(tmp_path / "out", plan, 0)
     assert part_lines(tmp_path / "out", plan, 1) == ["four"], "this part is as it was"
 
@@ -246,9 +252,9 @@ def test_whoever_interrupts_the_work_is_not_the_parts_fault(tmp_path: Path) -> N
     folder = toy_folder(tmp_path / "out")
 
     class Interrupted(ToyWorker):
-        def outputs(self, lines: Sequence[str], first_line: int) -> Iterator[LineOutput]:
+        def outputs(self, part: PartText) -> Iterator[PartOutput]:
             raise KeyboardInterrupt
-            yield LineOutput([])
+            yield line_output([])
 
     with pytest.raises(KeyboardInterrupt):
         attempt(folder, 0, Interrupted(tmp_path / "log"), PATIENCE)
@@ -285,9 +291,9 @@ def test_two_drivers_are_refused_and_two_shares_are_not(tmp_path: Path) -> None:
 def test_a_cut_part_is_not_joined(tmp_path: Path) -> None:
     folder, log = toy_folder(tmp_path / "out"), tmp_path / "log"
     work(folder, log)
-    text = folder.text(7)
+    text = folder.output(7)
     text.write_text(text.read_text()[:20])
-    with pytest.raises(DataError, match=r"0000007\.txt: has 3 lines, not the 5 that were written"):
+    with pytest.raises(DataError, match=r"0000007\.txt: has 20 bytes, not the 40 that were written"):
         join_into_file(folder, tmp_path / "joined")
     assert not (tmp_path / "joined").exists()
     text.unlink()  # as the message says

@@ -1,4 +1,7 @@
-"""`heedful bulk`: translate in parts, on many cores or machines, and go on after anything that dies."""
+"""`heedful bulk`: work in parts, on many cores or machines, that goes on after anything that dies.
+
+The work is translating; `run` and `status` also serve `heedful prepare`, whose work is encoding.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +27,17 @@ from heedful.cli.messages import say
 from heedful.errors import TrainingError, about, counted
 
 if TYPE_CHECKING:
+    from heedful.data.parts.encoding import PairEncoding
     from heedful.data.parts.folder import PartFolder
+    from heedful.data.parts.plan import PartsPlan
     from heedful.data.parts.status import PartsStatus
     from heedful.translate.bulk import BulkTranslation
 
 PATIENCE_HELP = "End a worker that has had no line ready for this many seconds."
+workers_option = click.option(
+    "--workers", type=click.IntRange(1), help="Processes on this machine, or on the cluster (Ray)."
+)
+ray_option = click.option("--ray", "address", metavar="ADDRESS", help="HOST:PORT of a Ray cluster, or auto.")
 out_argument = click.argument("out", type=FILE)
 
 
@@ -110,8 +119,8 @@ def plan(
 
 @bulk.command(short_help="Translate the parts that are not finished.")
 @out_argument
-@click.option("--workers", type=click.IntRange(1), help="Processes on this machine, or on the cluster (Ray).")
-@click.option("--ray", "address", metavar="ADDRESS", help="HOST:PORT of a Ray cluster, or auto.")
+@workers_option
+@ray_option
 @click.option("--share", type=ShareType(), help="Only the parts I, I + N, …, in this process: for array jobs.")
 @click.option("--part", type=click.IntRange(0), help="Only this part, in this process.")
 @click.option("--retry", is_flag=True, help="Try parts again that were set aside.")
@@ -127,20 +136,17 @@ def run(
 ) -> None:
     """Translate the parts in OUT that are not finished."""
     from heedful.data.parts.folder import PartFolder
-    from heedful.translate.bulk import BulkTranslation
 
     _refuse_two_ways(workers or address, share, part)
     folder = PartFolder.open(out)
-    work = BulkTranslation.of(folder.plan)
     numbers = _numbers(folder, share, part)
     _end_cleanly_on_sigterm()
     with folder.held(shared=share is not None or part is not None):
-        _refuse_changes(folder, work)
         if retry:
             for number in folder.set_aside().keys() & set(numbers):
                 folder.forget_trouble(number)
-        _do(folder, work, folder.unfinished(numbers), workers, address, patience)
-    _report(folder, numbers)
+        work_on(folder, numbers, workers, address, patience)
+    report(folder, numbers)
 
 
 @bulk.command(short_help="Show how far the work is.")
@@ -164,6 +170,8 @@ def join(out: Path, output: str) -> None:
     from heedful.data.parts.join import join_into_file, join_into_folder, refuse_unfinished
 
     folder = PartFolder.open(out)
+    if folder.plan.kind == "encode":
+        raise click.UsageError(f"{out} is encoded text; heedful prepare joins it")
     refuse_unfinished(folder)
     write = join_into_folder if output.endswith("/") or Path(output).is_dir() else join_into_file
     say(f"{output}: {counted(write(folder, Path(output)), 'line')}")
@@ -188,24 +196,18 @@ def _numbers(folder: PartFolder, share: tuple[int, int] | None, part: int | None
     return share_of(num_parts, *share) if share else range(num_parts)
 
 
-def _refuse_changes(folder: PartFolder, work: BulkTranslation) -> None:
-    from heedful.data.parts.plan import refuse_changed_inputs
-
-    refuse_changed_inputs(folder.root, folder.plan)
-    work.refuse_other_model()
-
-
-def _do(
-    folder: PartFolder,
-    work: BulkTranslation,
-    numbers: Sequence[int],
-    workers: int | None,
-    address: str | None,
-    patience: float,
+def work_on(
+    folder: PartFolder, among: Sequence[int], workers: int | None, address: str | None, patience: float
 ) -> None:
+    """Do those of these parts that are unfinished, here or by Ray; we hold the folder."""
+    from heedful.data.parts.plan import refuse_changed_inputs
     from heedful.data.parts.ray_pool import Pool, work_on_ray
     from heedful.data.parts.work import work_through
 
+    work = _work_of(folder.plan)
+    refuse_changed_inputs(folder.root, folder.plan)
+    work.refuse_changes()
+    numbers = folder.unfinished(among)
     done = _teller(folder, numbers)
     if not numbers:
         return
@@ -218,11 +220,22 @@ def _do(
         work_through(folder, numbers, work.opening, patience=patience, done=done)
 
 
+def _work_of(plan: PartsPlan) -> BulkTranslation | PairEncoding:
+    """What a plan is for."""
+    if plan.kind == "encode":
+        from heedful.data.parts.encoding import PairEncoding
+
+        return PairEncoding.of(plan)
+    from heedful.translate.bulk import BulkTranslation
+
+    return BulkTranslation.of(plan)
+
+
 def _teller(folder: PartFolder, numbers: Sequence[int]) -> Callable[[int], None]:
     """Report progress, a line a minute."""
     from heedful.cli.progress import Pace
 
-    pace = Pace(sum(folder.plan.parts[number].lines for number in numbers), "line")
+    pace = Pace(sum(folder.plan.parts[number].lines for number in numbers), folder.plan.thing)
 
     def done(number: int) -> None:
         pace.add(folder.plan.parts[number].lines)
@@ -230,7 +243,7 @@ def _teller(folder: PartFolder, numbers: Sequence[int]) -> Callable[[int], None]
     return done
 
 
-def _report(folder: PartFolder, numbers: Sequence[int]) -> None:
+def report(folder: PartFolder, numbers: Sequence[int]) -> None:
     """Say how many parts are finished; raise if any was set aside."""
     failed = {number: trouble for number, trouble in folder.set_aside().items() if number in numbers}
     finished = len(folder.finished() & set(numbers))
@@ -253,19 +266,19 @@ def _end_cleanly_on_sigterm() -> None:
 
 
 def _status_lines(folder: PartFolder, found: PartsStatus) -> list[str]:
-    lines = [
-        f"finished   {counted(len(found.finished), 'part')} of {found.num_parts:,}, {found.finished_lines:,} lines"
-    ]
+    thing = folder.plan.thing
+    done = f"{counted(len(found.finished), 'part')} of {found.num_parts:,}, {counted(found.finished_lines, thing)}"
+    lines = [f"finished   {done}"]
     lines.append(f"failed     {counted(len(found.set_aside), 'part')}")
     lines += [f"           part {number}: {each.errors[-1]}" for number, each in found.set_aside.items()]
-    lines.append(f"missing    {counted(found.missing, 'part')}, {found.missing_lines:,} lines")
+    lines.append(f"missing    {counted(found.missing, 'part')}, {counted(found.missing_lines, thing)}")
     if found.lines_per_second:
-        lines.append(f"speed      {found.lines_per_second:,.1f} lines/s by all workers together")
+        lines.append(f"speed      {found.lines_per_second:,.1f} {thing}s/s by all workers together")
     if found.missing and found.seconds_left is not None:
         lines.append(f"time left  {about(found.seconds_left)}")
     if found.cut_lines:
         lines.append(f"too long   {counted(found.cut_lines, 'line')}: cut, translated in pieces and joined")
-    if len(found.cpus) > 1:
+    if len(found.cpus) > 1 and folder.plan.kind == "translate":
         lines.append(
             f"warning    computed on {len(found.cpus)} kinds of CPU, whose bytes may differ: {'; '.join(found.cpus)}"
         )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import reduce
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
@@ -21,14 +22,24 @@ if TYPE_CHECKING:
     from heedful.train.run.plan import Plan, TrainingRequest
 
 
+_TEXT_OPTIONS = (
+    click.option(
+        "-s", "--source", type=FILE, multiple=True, help="Training text, one sentence a line (.gz, .xz, .zst); or TSV."
+    ),
+    click.option("-t", "--target", type=FILE, multiple=True, help="Its translation, line by line."),
+    click.option("--valid-source", type=FILE, multiple=True, help="Text to validate on."),
+    click.option("--valid-target", type=FILE, multiple=True, help="Its translation."),
+)
+
+
+def text_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The command with the options that name text files."""
+    return reduce(lambda decorated, option: option(decorated), reversed(_TEXT_OPTIONS), command)
+
+
 @click.command(short_help="Train from aligned text files, or go on.")
 @options.recipe
-@click.option(
-    "-s", "--source", type=FILE, multiple=True, help="Training text, one sentence a line (.gz, .xz, .zst); or TSV."
-)
-@click.option("-t", "--target", type=FILE, multiple=True, help="Its translation, line by line.")
-@click.option("--valid-source", type=FILE, multiple=True, help="Text to validate on.")
-@click.option("--valid-target", type=FILE, multiple=True, help="Its translation.")
+@text_options
 @click.option("-o", "--output", "run", type=FILE, required=True, help="Run folder; one that exists is gone on with.")
 @options.preset
 @options.settings
@@ -53,19 +64,20 @@ def train(
     """Train a translator from aligned text files, or go on with a run."""
     from heedful.train.run.plan import TrainingRequest, decide
 
-    layers = tuple(options.flag_layers(_flag_layer(flags), settings))
+    layers = tuple(options.flag_layers(flag_layer(flags), settings))
     request = TrainingRequest(run, preset, layers, from_model, device, recipe)
     if dry_run:
         return _dry_run(decide(request), nproc)
     sys.exit(_launch(request, nproc) if nproc > 1 else _train_here(request))
 
 
-def _flag_layer(flags: Mapping[str, Any]) -> Layer:
+def flag_layer(flags: Mapping[str, Any]) -> Layer:
     """The flags that are settings, under the settings' names."""
     from heedful.config.settings import TEXT_FILES
 
     data = {name: [str(path) for path in flags[name]] for name in TEXT_FILES if flags[name]}
-    return {"data": data, "train": {name: flags[name] for name in ("steps", "precision") if flags[name] is not None}}
+    train = {name: flags[name] for name in ("steps", "precision") if flags.get(name) is not None}
+    return {"data": data, "train": train}
 
 
 def _train_here(request: TrainingRequest) -> int:

@@ -1,8 +1,9 @@
 """The folder of a plan: which parts are finished, which have failed, and who is at work there.
 
-Part 12345 is `parts/0012/0012345.txt`. The file takes this name when all of it is on the disk. The JSON beside it is
-written last, and marks the part as finished. A part that fails or ends its process leaves an error file that counts its
-strikes; after three strikes the part is set aside. Any process on any machine can read this state from the folder.
+Part 12345 of a text is `parts/0012/0012345.txt`. The file takes this name when all of it is on the disk. The JSON
+beside it is written last, and marks the part as finished. A part that fails or ends its process leaves an error file
+that counts its strikes; after three strikes the part is set aside. Any process on any machine can read this state from
+the folder.
 """
 
 from __future__ import annotations
@@ -10,31 +11,38 @@ from __future__ import annotations
 import hashlib
 import platform
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
 from heedful.data.atomic import explained, held, new_files, refuse_full, tidy, write_file
-from heedful.data.parts.plan import PLAN, PartsPlan, read_plan
-from heedful.errors import CheckpointError, DataError, counted
+from heedful.data.parts.plan import PLAN, PartsPlan, read_plan, write_plan
+from heedful.errors import CheckpointError, DataError
 
 LOCK, PARTS = ".lock", "parts"
 STRIKES = 3
 _PER_FOLDER = 1000
-_TEXT, _RECORD, _TROUBLE = ".txt", ".json", ".error.json"
+_RECORD, _TROUBLE = ".json", ".error.json"
 
 Kind = TypeVar("Kind", bound=msgspec.Struct)
 
 
-class LineOutput(NamedTuple):
-    """The output of one line."""
+class PartOutput(NamedTuple):
+    """Some bytes of a part's output, and what they come from."""
 
-    lines: Sequence[str]
-    is_cut: bool = False  # the line was too long, and was done in pieces
+    content: bytes
+    source_lines: int
+    lines: int  # of the output
+    cut_lines: int = 0  # source lines that were too long, and were done in pieces
+
+
+def line_output(lines: Sequence[str], *, is_cut: bool = False) -> PartOutput:
+    """The output of one line."""
+    return PartOutput("".join(f"{line}\n" for line in lines).encode(), 1, len(lines), int(is_cut))
 
 
 class PartRecord(msgspec.Struct, frozen=True):
@@ -71,9 +79,9 @@ class PartFolder:
         """The folder of a plan that was made."""
         return cls(root, read_plan(root))
 
-    def text(self, number: int) -> Path:
+    def output(self, number: int) -> Path:
         """Where the output of a part lies."""
-        return self._path(number, _TEXT)
+        return self._path(number, self.plan.ending)
 
     def _path(self, number: int, ending: str) -> Path:
         return self.root / PARTS / f"{number // _PER_FOLDER:04d}" / f"{number:07d}{ending}"
@@ -81,12 +89,12 @@ class PartFolder:
     # ------------------------------------------------------------------------------------------------ finished parts
 
     def is_finished(self, number: int) -> bool:
-        """Whether both its record and its text exist."""
-        return self._path(number, _RECORD).exists() and self.text(number).exists()
+        """Whether both its record and its output exist."""
+        return self._path(number, _RECORD).exists() and self.output(number).exists()
 
     def finished(self) -> set[int]:
         """The numbers of the finished parts."""
-        return self._numbers(_RECORD) & self._numbers(_TEXT)
+        return self._numbers(_RECORD) & self._numbers(self.plan.ending)
 
     def unfinished(self, among: Iterable[int] | None = None) -> list[int]:
         """The parts that are still to be done, in order, without those that are set aside."""
@@ -104,18 +112,19 @@ class PartFolder:
         """The records of all finished parts."""
         return {number: self.record(number) for number in sorted(self.finished())}
 
-    def write(self, number: int, outputs: Iterable[LineOutput], *, cpu: str, computed_by: str) -> PartRecord:
-        """Write the outputs of a part's lines, then its record."""
-        begin, digest, source_lines, lines, size, cut_lines = time.monotonic(), hashlib.sha256(), 0, 0, 0, 0
-        path = self.text(number)
+    def write(self, number: int, outputs: Iterable[PartOutput], *, cpu: str, computed_by: str) -> PartRecord:
+        """Write the outputs of a part, then its record."""
+        begin, digest, size = time.monotonic(), hashlib.sha256(), 0
+        source_lines = lines = cut_lines = 0
+        path = self.output(number)
         path.parent.mkdir(parents=True, exist_ok=True)
         with new_files([path]) as (temporary,), temporary.open("wb") as file:
-            for output in outputs:
-                text = [f"{line}\n".encode() for line in output.lines]
-                source_lines, lines, cut_lines = source_lines + 1, lines + len(text), cut_lines + output.is_cut
-                for line in text:
-                    size += file.write(line)
-                    digest.update(line)
+            for each in outputs:
+                size += file.write(each.content)
+                digest.update(each.content)
+                source_lines += each.source_lines
+                lines += each.lines
+                cut_lines += each.cut_lines
             assert source_lines == self.plan.parts[number].lines, "every line has an output"
         seconds = time.monotonic() - begin
         sizes = source_lines, lines, size, digest.hexdigest(), seconds, time.time()
@@ -123,20 +132,17 @@ class PartFolder:
         write_file(self._path(number, _RECORD), msgspec.json.encode(record) + b"\n")
         return record
 
-    def checked_text(self, number: int) -> Iterator[bytes]:
-        """The lines of a finished part; raises if the file was changed after it was written."""
-        record, path = self.record(number), self.text(number)
-        digest, lines = hashlib.sha256(), 0
+    def verified_output(self, number: int) -> Path:
+        """Where the output of a finished part lies; an error if it is not what was written."""
+        record, path = self.record(number), self.output(number)
         with explained(path, DataError, "cannot be read"), path.open("rb") as file:
-            for line in file:
-                digest.update(line)
-                lines += 1
-                yield line
-        if (lines, digest.hexdigest()) != (record.lines, record.sha256):
+            digest, size = hashlib.file_digest(file, "sha256").hexdigest(), file.tell()
+        if digest != record.sha256:
             raise DataError(
-                f"{path}: has {counted(lines, 'line')}, not the {record.lines:,} that were written, or other ones; "
+                f"{path}: has {size:,} bytes, not the {record.size:,} that were written, or other ones; "
                 f"remove it, and heedful bulk run {self.root} does the part again"
             )
+        return path
 
     # ----------------------------------------------------------------------------------------------------- strikes
 
@@ -206,6 +212,24 @@ def new_plan_folder(root: Path) -> Iterator[None]:
         root.mkdir(parents=True, exist_ok=True)
         with held(root / LOCK, in_use):
             yield
+
+
+def new_plan(
+    root: Path, files: Sequence[Path], part_lines: int, work: dict[str, Any], make: Callable[[], PartsPlan]
+) -> PartsPlan:
+    """Write the folder's plan. A plan of the same command stays as it is; another one is refused."""
+    with new_plan_folder(root):
+        if (root / PLAN).exists():
+            there = read_plan(root)
+            if there.is_of(files, part_lines, work):
+                return there
+            raise CheckpointError(
+                f"{root}: holds another plan, or its files have changed; heedful bulk run {root} goes on with it; "
+                f"for another plan remove it, or name a new folder with -o"
+            )
+        plan = make()
+        write_plan(root, plan)
+        return plan
 
 
 def _read(path: Path, kind: type[Kind]) -> Kind | None:

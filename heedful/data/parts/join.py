@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 from pathlib import Path
@@ -41,16 +42,16 @@ def join_into_folder(folder: PartFolder, output: Path) -> int:
 
 
 def _by_input(folder: PartFolder) -> Iterator[tuple[int, Iterable[int]]]:
-    return groupby(range(len(folder.plan.parts)), key=lambda number: folder.plan.parts[number].input)
+    return groupby(range(len(folder.plan.parts)), key=lambda number: folder.plan.parts[number].ranges[0].input)
 
 
 def _write(folder: PartFolder, numbers: Iterable[int], output: Path) -> int:
     lines = 0
     with output_file(output) as file:
         for number in numbers:
-            for line in folder.checked_text(number):
-                file.write(line.decode())
-                lines += 1
+            with folder.verified_output(number).open("rb") as part:
+                shutil.copyfileobj(part, file.buffer)
+            lines += folder.record(number).lines
     return lines
 
 

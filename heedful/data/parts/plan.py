@@ -1,17 +1,20 @@
 """The plan of a folder: which files, cut into which parts, for which work. It is written once, as plan.json.
 
-A part is a range of bytes of one file, so that no part reads what another has read. A compressed file is unpacked into
-the folder first. Parts and lines are numbered from 0. This module does not know what the work is.
+A part is a range of bytes of one file, so that no part reads what another has read; a part of a parallel text is ranges
+of two files. A compressed file is unpacked into the folder first. Parts and lines are numbered from 0. This module does
+not know what the work is.
 """
 
 from __future__ import annotations
 
 import hashlib
 import io
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -42,15 +45,33 @@ class InputFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     text_bytes: int  # unpacked
 
 
-class PlannedPart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Some lines of one input; `first_line` is the number of the first of them among the lines of all inputs."""
+class ByteRange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Some lines of one input; `first_line` is the number of the first of them in its file."""
 
     input: int
     offset: int
     size: int
     first_line: int
-    lines: int
     sha256: str
+
+
+class PlannedPart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A range of one input; of pairs, a range of the source and one of the target, of each file that it has lines of.
+
+    `first_line` is the number of its first line, or pair, among those of all inputs.
+    """
+
+    ranges: tuple[ByteRange, ...]
+    first_line: int
+    lines: int
+
+
+class PartText(NamedTuple):
+    """The text of a part: the lines of each of its ranges."""
+
+    number: int
+    first_line: int
+    texts: list[list[str]]
 
 
 class PartsPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -60,17 +81,24 @@ class PartsPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     part_lines: int
     inputs: tuple[InputFile, ...]
     parts: tuple[PlannedPart, ...]
+    ending: str = ".txt"  # of the parts' outputs
     format: int = FORMAT
     version: str = __version__
 
     @property
-    def num_lines(self) -> int:
-        """How many lines all inputs have together."""
-        return sum(each.lines for each in self.inputs)
+    def kind(self) -> str:
+        """The kind of work, such as translate; empty if it says none."""
+        return str(self.work.get("kind", ""))
 
-    def line_in_file(self, part: PlannedPart) -> int:
-        """The number of the part's first line in its own file."""
-        return part.first_line - sum(each.lines for each in self.inputs[: part.input])
+    @property
+    def thing(self) -> str:
+        """What the parts consist of."""
+        return "pair" if self.kind == "encode" else "line"
+
+    @property
+    def num_lines(self) -> int:
+        """How many lines, or pairs, all parts have together."""
+        return sum(part.lines for part in self.parts)
 
     def is_of(self, files: Sequence[Path], part_lines: int, work: dict[str, Any]) -> bool:
         """Whether the same command made it, from files that have not changed since."""
@@ -126,61 +154,74 @@ def refuse_inputs(files: Sequence[Path]) -> None:
 def cut(
     folder: Path, files: Sequence[Path], part_lines: int, say: Callable[[str], None]
 ) -> tuple[list[InputFile], list[PlannedPart]]:
-    """The inputs and their parts. Every file is read once."""
+    """The inputs and their parts."""
     inputs: list[InputFile] = []
     parts: list[PlannedPart] = []
-    for file in files:
-        cutter = _Cutter(len(inputs), sum(each.lines for each in inputs), part_lines, str(file))
-        if is_compressed(file):
-            _unpack(file, text_file(folder, len(inputs)), cutter, say)
-        else:
-            with open_text(file) as lines:
-                for _ in cutter.texts(lines):
-                    pass
-        parts += cutter.parts
-        inputs.append(InputFile(stamp(file, cutter.digest.hexdigest()), cutter.lines, cutter.offset))
+    before = 0
+    for number, file in enumerate(files):
+        with open_input(folder, number, file, say) as reader:
+            while count := sum(1 for _ in islice(reader.lines, part_lines)):
+                parts.append(PlannedPart((reader.taken(),), before, count))
+                before += count
+        inputs.append(reader.input_file())
     if not parts:
         raise DataError(f"{', '.join(map(str, files))}: no line in {'it' if len(files) == 1 else 'them'}")
     return inputs, parts
 
 
-class _Cutter:
-    """Cuts one file into parts, and refuses text that is not UTF-8."""
+class InputReader:
+    """The lines of an input; says which bytes were read since it was last asked, and refuses what is not UTF-8."""
 
-    def __init__(self, number: int, first_line: int, part_lines: int, name: str) -> None:
-        self.number, self.first_line, self.part_lines, self.name = number, first_line, part_lines, name
-        self.lines = self.offset = 0
-        self.digest = hashlib.sha256()
-        self.parts: list[PlannedPart] = []
+    def __init__(self, number: int, path: Path, file: Iterable[bytes]) -> None:
+        self.number, self.path = number, path
+        self.lines = self._read(file)
+        self.num_lines = self.size = 0
+        self._begin = (0, 0)
+        self._raw: list[bytes] = []
+        self._digest = hashlib.sha256()
 
-    def texts(self, lines: Iterable[bytes]) -> Iterator[bytes]:
-        """The bytes of each part, in order."""
-        stream = iter(lines)
-        while some := list(islice(stream, self.part_lines)):
-            text = b"".join(some)
-            self._check(some, text)
-            self.digest.update(text)
-            digest = hashlib.sha256(text).hexdigest()
-            begin = self.first_line + self.lines
-            self.parts.append(PlannedPart(self.number, self.offset, len(text), begin, len(some), digest))
-            self.lines += len(some)
-            self.offset += len(text)
-            yield text
+    def _read(self, file: Iterable[bytes]) -> Iterator[bytes]:
+        for line in file:
+            self._raw.append(line)
+            self.num_lines += 1
+            self.size += len(line)
+            yield line
 
-    def _check(self, lines: list[bytes], text: bytes) -> None:
+    def taken(self) -> ByteRange:
+        """The bytes that were read since the last call."""
+        (offset, first), text = self._begin, b"".join(self._raw)
+        self._check(text, first + 1)
+        self._digest.update(text)
+        self._begin, self._raw = (self.size, self.num_lines), []
+        return ByteRange(self.number, offset, len(text), first, hashlib.sha256(text).hexdigest())
+
+    def _check(self, text: bytes, first: int) -> None:
         try:
             text.decode()
         except UnicodeDecodeError:
-            for _ in decode_lines(lines, self.name, first=self.lines + 1):  # which names the line
+            for _ in decode_lines(self._raw, str(self.path), first=first):  # which names the line
                 pass
 
+    def input_file(self) -> InputFile:
+        """What the plan records of the input."""
+        return InputFile(stamp(self.path, self._digest.hexdigest()), self.num_lines, self.size)
 
-def _unpack(file: Path, place: Path, cutter: _Cutter, say: Callable[[str], None]) -> None:
+
+@contextmanager
+def open_input(folder: Path, number: int, file: Path, say: Callable[[str], None]) -> Iterator[InputReader]:
+    """A reader of a file; a compressed one is unpacked into the folder first."""
+    if is_compressed(file):
+        _unpack(file, text_file(folder, number), say)
+    with open_text(text_file(folder, number) if is_compressed(file) else file) as lines:
+        yield InputReader(number, file, lines)
+
+
+def _unpack(file: Path, place: Path, say: Callable[[str], None]) -> None:
     with explained(place, DataError):
         place.parent.mkdir(exist_ok=True)
-        with new_files([place]) as (temporary,), temporary.open("wb") as unpacked, open_text(file) as lines:
-            unpacked.writelines(cutter.texts(lines))
-    say(f"{file}: unpacked into {place}, {cutter.offset / 1e6:,.1f} MB of disk")
+        with new_files([place]) as (temporary,), temporary.open("wb") as unpacked, open_text(file) as text:
+            shutil.copyfileobj(text, unpacked)
+    say(f"{file}: unpacked into {place}, {place.stat().st_size / 1e6:,.1f} MB of disk")
 
 
 def stamp(file: Path, sha256: str) -> Stamp:
@@ -205,27 +246,29 @@ def text_file(folder: Path, number: int) -> Path:
     return folder / INPUTS / f"{number:05d}.txt"
 
 
-def part_lines(folder: Path, plan: PartsPlan, number: int) -> list[str]:
-    """The lines of a part; an error if they are not those that were planned."""
+def part_text(folder: Path, plan: PartsPlan, number: int) -> PartText:
+    """The text of a part; an error if it is not what was planned."""
     part = plan.parts[number]
-    name, raw = plan.inputs[part.input].file.path, raw_lines(folder, plan, number)
-    first = plan.line_in_file(part) + 1
-    if hashlib.sha256(raw).hexdigest() != part.sha256:
+    return PartText(number, part.first_line, [_checked_lines(folder, plan, each) for each in part.ranges])
+
+
+def _checked_lines(folder: Path, plan: PartsPlan, wanted: ByteRange) -> list[str]:
+    raw, name, first = raw_text(folder, plan, wanted), plan.inputs[wanted.input].file.path, wanted.first_line + 1
+    if hashlib.sha256(raw).hexdigest() != wanted.sha256:
         raise DataError(
-            f"{name}: lines {first:,} to {first + part.lines - 1:,} have changed since the plan was made; "
+            f"{name}: the text from line {first:,} on has changed since the plan was made; "
             f"bring the file back, or plan in a new folder"
         )
     return list(decode_lines(io.BytesIO(raw), name, first=first))
 
 
-def raw_lines(folder: Path, plan: PartsPlan, number: int) -> bytes:
-    """The bytes of a part."""
-    part = plan.parts[number]
-    name = Path(plan.inputs[part.input].file.path)
-    path = text_file(folder, part.input) if is_compressed(name) else name
+def raw_text(folder: Path, plan: PartsPlan, wanted: ByteRange) -> bytes:
+    """The bytes of a range."""
+    name = Path(plan.inputs[wanted.input].file.path)
+    path = text_file(folder, wanted.input) if is_compressed(name) else name
     with explained(path, DataError, "cannot be read"), path.open("rb") as file:
-        file.seek(part.offset)
-        return file.read(part.size)
+        file.seek(wanted.offset)
+        return file.read(wanted.size)
 
 
 # ------------------------------------------------------------------------------------------------------------ changes
@@ -267,5 +310,5 @@ def _text_sha256(path: Path) -> str:
 
 
 def describe(plan: PartsPlan) -> str:
-    """The number of lines and parts, in words."""
-    return f"{counted(plan.num_lines, 'line')} in {counted(len(plan.parts), 'part')}"
+    """The number of lines (or pairs) and parts, in words."""
+    return f"{counted(plan.num_lines, plan.thing)} in {counted(len(plan.parts), 'part')}"

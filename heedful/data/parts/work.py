@@ -11,12 +11,12 @@ import faulthandler
 import platform
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from heedful.data.parts.folder import STRIKES, LineOutput, PartFolder
-from heedful.data.parts.plan import part_lines
+from heedful.data.parts.folder import STRIKES, PartFolder, PartOutput
+from heedful.data.parts.plan import PartText, part_text
 from heedful.errors import CheckpointError, DataError, DivergedError
 
 PATIENCE = 3600.0  # a worker hangs if it has no line ready for so many seconds
@@ -29,8 +29,8 @@ class PartWorker(Protocol):
 
     computed_by: str
 
-    def outputs(self, lines: Sequence[str], first_line: int) -> Iterator[LineOutput]:
-        """The output of each line; `first_line` is the first one's number in the whole input."""
+    def outputs(self, part: PartText) -> Iterator[PartOutput]:
+        """The output of the part, piece by piece."""
         ...
 
 
@@ -74,8 +74,7 @@ def attempt(folder: PartFolder, number: int, worker: PartWorker, patience: float
 
 def do_part(folder: PartFolder, number: int, worker: PartWorker, patience: float) -> None:
     """Write the part. The process ends if the next line takes longer than `patience` seconds."""
-    lines = part_lines(folder.root, folder.plan, number)
-    outputs = worker.outputs(lines, folder.plan.parts[number].first_line)
+    outputs = worker.outputs(part_text(folder.root, folder.plan, number))
     try:
         watched = _watched(outputs, patience)
         folder.write(number, watched, cpu=cpu_name(), computed_by=worker.computed_by)

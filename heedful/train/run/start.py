@@ -38,7 +38,7 @@ from heedful.train.run.finish import make_model
 from heedful.train.run.interruption import Interrupted, Interruption, is_launched
 from heedful.train.run.plan import Plan
 from heedful.train.run.resume import last_scores, make_trainer, with_validations
-from heedful.train.run.text import prepare_text
+from heedful.train.run.text import RunText, prepare_text
 from heedful.train.trainer import Trainer, deterministic_algorithms
 from heedful.train.validation import make_validate
 
@@ -88,13 +88,16 @@ def carry_out(plan: Plan, *, say: Say, on_record: OnRecord, stop: Stop = lambda:
     return Outcome(plan.run, model, progress.step, progress.seconds, reason, scores)
 
 
-def prepare_run(plan: Plan, *, say: Say) -> None:
-    """Tokenizer and shards, without training: mistakes in the text are found here, before several processes start."""
+def prepare_run(plan: Plan, *, say: Say, encode: Callable[[RunText], None] | None = None) -> None:
+    """Tokenizer and shards, without training: mistakes in the text are found here, before several processes start.
+
+    `encode` makes the shards of the training text, if not this process does.
+    """
     with locked(plan.run):
-        _prepare(plan, say)
+        _prepare(plan, say, encode)
 
 
-def _prepare(plan: Plan, say: Say) -> None:
+def _prepare(plan: Plan, say: Say, encode: Callable[[RunText], None] | None = None) -> None:
     """Make tokenizer and shards; then record the plan's settings, as nothing can refuse them any more."""
     tidy_run(plan.run)
     card_in(plan.run / MODEL)  # raises if it cannot be read, as it could not be replaced in the end
@@ -103,7 +106,7 @@ def _prepare(plan: Plan, say: Say) -> None:
     if checkpoint.last_whole(plan.run) is None:
         keep_base(plan.run, base_of(plan.base) if plan.base else None)
     say = _said_before(plan.messages, say)
-    prepare_text(plan.run, plan.config, has_exact_vocab_size=plan.has_exact_vocab_size, say=say)
+    prepare_text(plan.run, plan.config, has_exact_vocab_size=plan.has_exact_vocab_size, say=say, encode=encode)
     write_config(plan.run, plan.config)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from heedful.config.settings import TEXT_FILES, Config, DataConfig
 from heedful.data.run_folder import TOKENIZER, TRAINING_DATA, VALIDATION_DATA
-from heedful.data.shards import is_current, is_of_other_text, prepare
+from heedful.data.shards import Shards, is_current, is_of_other_text, prepare
 from heedful.data.text_files import (
     fingerprint,
     is_tsv,
@@ -134,8 +134,18 @@ def _paths(names: Sequence[str]) -> list[Path]:
     return [Path(name) for name in names]
 
 
-def prepare_text(run: Path, config: Config, *, has_exact_vocab_size: bool, say: Callable[[str], None]) -> None:
-    """Make tokenizer and shards, as far as the run does not have them; the short validation text comes first."""
+def prepare_text(
+    run: Path,
+    config: Config,
+    *,
+    has_exact_vocab_size: bool,
+    say: Callable[[str], None],
+    encode: Callable[[RunText], None] | None = None,
+) -> None:
+    """Make tokenizer and shards, as far as the run does not have them; the short validation text comes first.
+
+    `encode` makes the shards of the training text, if not this process does.
+    """
     _drop_outdated_tokenizer(run, config, say)
     if not (run / TOKENIZER).exists():
         _make_tokenizer(config, has_exact_vocab_size, say).save(run / TOKENIZER)
@@ -145,7 +155,10 @@ def prepare_text(run: Path, config: Config, *, has_exact_vocab_size: bool, say: 
         _refuse_other_text(run, training, say)
     if config.data.valid_source:
         _encode(_validation_text(run, config, tokenizer), say)
-    _encode(training, say)
+    if encode is None or training.is_encoded():
+        _encode(training, say)
+    else:
+        encode(training)
 
 
 def _drop_outdated_tokenizer(run: Path, config: Config, say: Callable[[str], None]) -> None:
@@ -221,12 +234,15 @@ def _encode(text: RunText, say: Callable[[str], None]) -> None:
         return
     tell = _now_and_then(say, text.kind)
     shards = prepare(text.shards, text.source, text.target, text.encoding, progress=lambda counts: tell(counts.read))
+    say(f"{text.kind}: {describe(shards)}")
+
+
+def describe(shards: Shards) -> str:
+    """How much text there is, and what was left out."""
     drawn = f", in {shards.num_encodings} encodings" if shards.num_encodings > 1 else ""
     counts = shards.counts
-    say(
-        f"{text.kind}: {counts.kept:,} of {counts.read:,} pairs, {counts.target_tokens:,} target tokens "
-        f"({counts.left_out}){drawn}"
-    )
+    found = f"{counts.kept:,} of {counts.read:,} pairs, {counts.target_tokens:,} target tokens"
+    return f"{found} ({counts.left_out}){drawn}"
 
 
 def _has_moved(text: RunText) -> bool:
