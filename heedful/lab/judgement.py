@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,7 +95,7 @@ def findings_of(
 
 
 def _file_name(metric: str) -> str:
-    return metric.lower().replace(".", "-").replace(" ", "-")
+    return re.sub(r"[^a-z0-9]+", "-", metric.lower()).strip("-")
 
 
 def _has_points(chart: Curves | Spreads) -> bool:

@@ -57,8 +57,8 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Nonsense words, the same in the other order, and what a test set needs."""
     folder, draw = tmp_path_factory.mktemp("nonsense"), random.Random(1)
     words = [a + b for a in "bdgklm" for b in "aeio"]
-    lines = [[draw.choice(words) for _ in range(draw.randint(1, 7))] for _ in range(240)]
-    for name, part in {"train": lines[:200], "valid": lines[200:220], "test": lines[220:]}.items():
+    lines = [[draw.choice(words) for _ in range(draw.randint(1, 7))] for _ in range(220)]
+    for name, part in {"train": lines[:200], "valid": lines[200:210], "test": lines[210:]}.items():
         (folder / f"{name}.en").write_text("".join(f"{' '.join(line)}\n" for line in part), encoding="utf-8")
         (folder / f"{name}.de").write_text("".join(f"{' '.join(line[::-1])}\n" for line in part), encoding="utf-8")
     return folder

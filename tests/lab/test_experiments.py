@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from heedful.config.setting_layers import preset, resolve
@@ -15,6 +16,7 @@ from heedful.lab.experiment import BASE, Experiment, LabRequest, Row
 from heedful.lab.metrics import BLEU, PERPLEXITY
 from heedful.lab.rows import PRESET
 from heedful.lab.table3 import MARGINS, ROWS, TABLE3, claims, expected
+from heedful.model.parameter_count import count, shapes_of_new
 
 FULL = LabRequest(Path("lab"))
 TRAINED = [experiment for experiment in EXPERIMENTS if experiment.rows]
@@ -33,6 +35,13 @@ def test_every_row_can_be_trained_and_cools_down_over_its_last_half(experiment: 
             assert train.cooldown_steps == train.steps // 2
             assert train.average_last == 1
             assert train.steps % train.validate_steps == 0
+
+
+def test_the_model_of_every_row_can_be_built() -> None:
+    models = {config(experiment, row).model for experiment in TRAINED for row in experiment.rows}
+    sizes = {msgspec.structs.replace(model, dropout=0.0) for model in models}
+    assert len(sizes) > 30
+    assert all(count(shapes_of_new(model, 400)) > 1_000 for model in sizes)
 
 
 @pytest.mark.parametrize("experiment", TRAINED, ids=lambda each: each.name)

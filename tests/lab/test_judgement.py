@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from heedful.lab.chart import Spreads
@@ -82,3 +83,11 @@ def test_seeds_come_in_their_order_and_without_verdicts_there_are_no_claims() ->
 def test_the_notes_tell_the_pooled_spread() -> None:
     notes = findings_of(EXPERIMENT, RESULTS, Path()).notes
     assert "Spread of BLEU between seeds, pooled over all rows: 0.10 (6 degrees of freedom)." in notes
+
+
+def test_a_metrics_chart_has_a_name_for_a_file() -> None:
+    claim = Claim(row="worse", metric="heads.pronouns, %", expected="lower", source="paper")
+    experiment = msgspec.structs.replace(EXPERIMENT, claims=(claim,))
+    measured = {"heads": {"pronouns, %": 80.0}}
+    results = [msgspec.structs.replace(result, measured=measured) for result in RESULTS]
+    assert "heads-pronouns" in findings_of(experiment, results, Path()).charts

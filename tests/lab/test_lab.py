@@ -33,6 +33,7 @@ from heedful.lab.running import Finished, forget_rows, run_experiment
 from heedful.lab.scaling import softmax_gradients
 from heedful.lab.text import PreparedText
 from heedful.lab.trained import Trained
+from heedful.train import time_estimate
 from heedful.train.loop import CheckpointRecord, Record
 
 pytestmark = pytest.mark.slow
@@ -404,6 +405,7 @@ def test_ctrl_c_stops_a_lab_after_a_checkpoint_with_its_exit_code(
 
 
 def test_without_a_name_the_experiments_are_listed_with_their_time_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time_estimate, "SECONDS", 0.0)
     done = CliRunner().invoke(commands, ["lab", "--device", "cpu"], catch_exceptions=False)
     for experiment in catalogue.EXPERIMENTS:
         assert re.search(rf"^{experiment.name} +[\d,]+ (second|minute|hour|day)s? ", done.stdout, flags=re.MULTILINE)

@@ -10,6 +10,7 @@ import pytest
 from heedful.data.text_files import SentencePair
 from heedful.data.tokenizer import Tokenizer
 from heedful.errors import DataError
+from heedful.lab import text
 from heedful.lab.text import PLAIN, Source, Text, find_text, prepare, read_source, usual_sets
 
 WORDS = ["der", "die", "das", "ein", "kein", "Haus", "Hund", "Baum"]
@@ -61,7 +62,8 @@ def test_packed_files_are_found_and_a_missing_one_is_one_line(tmp_path: Path) ->
         find_text(tmp_path, "valid.fr")
 
 
-def test_the_built_in_corpus_comes_with_its_pronouns() -> None:
+def test_the_built_in_corpus_comes_with_its_pronouns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text, "BUILT_IN_POOL", text.BUILT_IN_PAIRS + 1)
     found = read_source(None)
     assert found.name == "built-in"
     assert len(found.train) > found.num_pairs
