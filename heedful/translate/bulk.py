@@ -7,6 +7,7 @@ same kind of CPU the bytes are then those of `heedful translate`.
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -19,9 +20,11 @@ import torch
 
 from heedful.data.parts.folder import PartOutput, line_output, new_plan
 from heedful.data.parts.plan import PartsPlan, PartText, Stamp, cut, raw_text, refuse_changes, stamp
+from heedful.data.parts.work import Opening, PartWorker
 from heedful.data.text_files import fingerprint
 from heedful.errors import CheckpointError, ConfigError, about
 from heedful.model.checkpoint import find_model
+from heedful.model.registry import load_family
 from heedful.translate.alignment import Aligner
 from heedful.translate.engine import SearchOptions
 from heedful.translate.json_records import Details
@@ -114,6 +117,14 @@ class BulkTranslator:
         for number, translation in enumerate(found, part.first_line):
             output = formatted(self.work.form, number, translation, self.details)
             yield line_output(output, is_cut=translation.is_cut)
+
+
+def open_with_families(open_worker: Opening, families: Sequence[str], folder: str) -> PartWorker:
+    """Open a worker for models that are not ours, whose modules may lie in this folder."""
+    sys.path.insert(0, folder)
+    for name in families:
+        load_family(name)
+    return open_worker()
 
 
 def use_threads(threads: int) -> None:

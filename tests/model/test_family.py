@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from urllib.request import Request as HttpRequest
 from urllib.request import urlopen
@@ -19,9 +20,12 @@ import torch
 from torch import Tensor
 
 import heedful
+from heedful.cli.commands.bulk import bulk
 from heedful.config import setting_names
 from heedful.config.setting_layers import preset, resolve
 from heedful.config.settings import FamilyConfig
+from heedful.data.parts.folder import PartFolder
+from heedful.data.parts.work import PATIENCE, work_through
 from heedful.errors import ConfigError, HeedfulError
 from heedful.model import registry
 from heedful.model.checkpoint import weights_digest
@@ -29,6 +33,7 @@ from heedful.model.interface import TranslationModel
 from heedful.model.packed import pack_source, pack_target, shift_right
 from heedful.model.registry import load_family, model_to_fill, new_model, register
 from heedful.translate.alignment import Aligner
+from heedful.translate.bulk import BulkTranslation, open_with_families
 from heedful.translate.engine import Request, SearchOptions
 from heedful.translate.torch_engine import TorchEngine
 from tests import ROOT
@@ -119,6 +124,23 @@ def test_from_python_the_class_is_an_argument(run: Path) -> None:
     translator = heedful.Translator.load(run, device="cpu", family=Bag)
     assert translator.engine.computing(translator.options).engine == "torch float32"
     assert len(translator.translate(LINES.splitlines())) == 2
+
+
+@pytest.mark.slow
+def test_it_is_translated_in_parts_by_processes_that_load_its_code(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "in").write_text(LINES)
+    plan = ["plan", tmp_path / "in", "-m", run, "-o", tmp_path / "out", "--engine", "torch", *FAMILY]
+    bulk.main([str(word) for word in plan], standalone_mode=False)
+    monkeypatch.delitem(registry._CLASSES, "bag")
+    monkeypatch.delitem(setting_names.FAMILIES, "bag")
+    with pytest.raises(ConfigError, match=r"model.family = 'bag' is unknown"):
+        bulk.main(["run", str(tmp_path / "out")], standalone_mode=False)
+    folder = PartFolder.open(tmp_path / "out")
+    opening = partial(open_with_families, BulkTranslation.of(folder.plan).opening, FAMILY[1:], str(ROOT))
+    work_through(folder, [0], opening, patience=PATIENCE, done=lambda number: None)
+    assert folder.unfinished() == []
 
 
 @pytest.mark.slow

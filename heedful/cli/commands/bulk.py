@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from heedful.data.parts.folder import PartFolder
     from heedful.data.parts.plan import PartsPlan
     from heedful.data.parts.status import PartsStatus
+    from heedful.data.parts.work import Opening
     from heedful.translate.bulk import BulkTranslation
 
 PATIENCE_HELP = "End a worker that has had no line ready for this many seconds."
@@ -53,6 +55,16 @@ class ShareType(click.ParamType[tuple[int, int]]):
         return int(share), int(shares)
 
 
+def refused(option: str, instead: str) -> Callable[..., Any]:
+    """An option of heedful translate that does not work on parts."""
+
+    def refuse(context: click.Context, parameter: click.Parameter, value: Any) -> None:
+        if value is not None:
+            raise click.UsageError(f"{option} does not work in parts; {instead}")
+
+    return click.option(option, type=FILE, hidden=True, expose_value=False, callback=refuse)
+
+
 @click.group(short_help="Translate in parts, on many cores or machines.")
 def bulk() -> None:
     """Translate more text than one process can: plan, run (as often and on as many machines as you like), join."""
@@ -70,6 +82,9 @@ def bulk() -> None:
 @options.engine
 @options.precision
 @options.device
+@options.family
+@refused("--prefix", "heedful translate takes it")
+@refused("--alignments", "--format jsonl writes the alignment of each line")
 def plan(
     files: tuple[Path, ...],
     models: tuple[Path, ...],
@@ -125,6 +140,7 @@ def plan(
 @click.option("--part", type=click.IntRange(0), help="Only this part, in this process.")
 @click.option("--retry", is_flag=True, help="Try parts again that were set aside.")
 @click.option("--patience", type=click.FloatRange(1), default=3600, show_default=True, help=PATIENCE_HELP)
+@options.families
 def run(
     out: Path,
     workers: int | None,
@@ -133,6 +149,7 @@ def run(
     part: int | None,
     retry: bool,
     patience: float,
+    families: tuple[str, ...],
 ) -> None:
     """Translate the parts in OUT that are not finished."""
     from heedful.data.parts.folder import PartFolder
@@ -145,7 +162,7 @@ def run(
         if retry:
             for number in folder.set_aside().keys() & set(numbers):
                 folder.forget_trouble(number)
-        work_on(folder, numbers, workers, address, patience)
+        work_on(folder, numbers, workers, address, patience, families)
     report(folder, numbers)
 
 
@@ -197,7 +214,12 @@ def _numbers(folder: PartFolder, share: tuple[int, int] | None, part: int | None
 
 
 def work_on(
-    folder: PartFolder, among: Sequence[int], workers: int | None, address: str | None, patience: float
+    folder: PartFolder,
+    among: Sequence[int],
+    workers: int | None,
+    address: str | None,
+    patience: float,
+    families: tuple[str, ...] = (),
 ) -> None:
     """Do those of these parts that are unfinished, here or by Ray; we hold the folder."""
     from heedful.data.parts.plan import refuse_changed_inputs
@@ -213,11 +235,20 @@ def work_on(
         return
     if workers or address:
         pool = Pool(workers or 0, address, work.threads, work.device == "cuda", patience)
-        work_on_ray(folder, numbers, work.opening, pool, done)
+        work_on_ray(folder, numbers, _with_families(work.opening, families), pool, done)
     else:
         if (cores := os.cpu_count() or 1) > work.threads and len(numbers) > 1 and work.device == "cpu":
             say(f"one process takes {work.threads} of {cores} cores; --workers {cores // work.threads} takes all")
         work_through(folder, numbers, work.opening, patience=patience, done=done)
+
+
+def _with_families(open_worker: Opening, families: tuple[str, ...]) -> Opening:
+    """The same in another process, which knows no models but ours."""
+    if not families:
+        return open_worker
+    from heedful.translate.bulk import open_with_families
+
+    return partial(open_with_families, open_worker, families, str(Path.cwd()))
 
 
 def _work_of(plan: PartsPlan) -> BulkTranslation | PairEncoding:

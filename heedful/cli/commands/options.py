@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
@@ -24,23 +24,24 @@ def _the_only(context: click.Context, parameter: click.Parameter, models: tuple[
     return models[0]
 
 
-def _load_family(context: click.Context, parameter: click.Parameter, names: tuple[str, ...]) -> None:
+def _load_family(context: click.Context, parameter: click.Parameter, names: tuple[str, ...]) -> tuple[str, ...]:
     """A model's folder never says which code to load: only the user does."""
     for name in names:
         from heedful.model.registry import load_family
 
         load_family(name)
+    return names
 
 
-family = click.option(
-    "--family",
-    multiple=True,
-    metavar="MODULE:CLASS",
-    is_eager=True,
-    expose_value=False,
-    callback=_load_family,
-    help="The code of a model that is not ours.",
-)
+_family: dict[str, Any] = {
+    "multiple": True,
+    "metavar": "MODULE:CLASS",
+    "is_eager": True,
+    "callback": _load_family,
+    "help": "The code of a model that is not ours.",
+}
+family = click.option("--family", expose_value=False, **_family)
+families = click.option("--family", "families", **_family)  # for a command that starts processes, which load it too
 model = click.option("-m", "--model", "models", type=FILE, required=True, multiple=True, help=MODEL_HELP)
 one_model = click.option(
     "-m",
