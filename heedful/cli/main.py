@@ -42,26 +42,11 @@ def commands() -> None:
     """From two text files to a translator: the system of "Attention Is All You Need"."""
 
 
-for module in (
-    attend,
-    bulk,
-    card,
-    compare,
-    corpora,
-    doctor,
-    evaluate,
-    export,
-    lab,
-    models,
-    prepare,
-    serve,
-    train,
-    translate,
-):
+for module in (attend, card, compare, corpora, doctor, evaluate, export, lab, models, prepare, serve, train, translate):
     for command in vars(module).values():
         if isinstance(command, click.Command):
             commands.add_command(command)
-commands.add_command(bulk.bulk)  # its own commands are no commands of ours
+commands.add_command(bulk.bulk)  # and not the commands of this group
 
 
 def _where_to_look(error: click.ClickException) -> str:

@@ -132,6 +132,7 @@ def test_what_cannot_be_run_is_one_line(heedful: Run, out: Path, tmp_path: Path)
     assert "holds no plan.json" in one_line(heedful("bulk", "run", tmp_path / "nowhere"))
     assert "are three ways to run; choose one" in one_line(heedful("bulk", "run", out, "--part", 1, "--share", "0/2"))
     assert "--part 6: there are 6 parts, numbered from 0" in one_line(heedful("bulk", "run", out, "--part", 6))
+    assert "No such command 'plan'" in one_line(heedful("plan")), "it is one of heedful bulk alone"
     for share in ("2/2", "1", "a/b", "-1/2"):
         assert "is no share; the first of eight is 0/8" in one_line(heedful("bulk", "run", out, "--share", share))
 

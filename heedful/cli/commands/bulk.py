@@ -62,7 +62,8 @@ def refused(option: str, instead: str) -> Callable[..., Any]:
         if value is not None:
             raise click.UsageError(f"{option} does not work in parts; {instead}")
 
-    return click.option(option, type=FILE, hidden=True, expose_value=False, callback=refuse)
+    told = f"Refused: {instead}."
+    return click.option(option, type=FILE, help=told, hidden=True, expose_value=False, callback=refuse)
 
 
 @click.group(short_help="Translate in parts, on many cores or machines.")
