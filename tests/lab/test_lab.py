@@ -435,12 +435,29 @@ def test_quick_has_fewer_rows_fewer_steps_and_no_verdict(tmp_path: Path) -> None
     [
         (["tabel3"], "there is no experiment 'tabel3'; did you mean table3?"),
         (["table3", "--redo", "h17"], "there is no row 'h17'; did you mean h1?"),
+        (["table1", "--time"], "table1 trains nothing, so that there is no step to time"),
     ],
 )
 def test_an_unknown_experiment_or_row_is_one_line_with_the_nearest_name(words: list[str], problem: str) -> None:
     done = CliRunner().invoke(commands, ["lab", *words])
     assert isinstance(done.exception, ConfigError)
     assert str(done.exception).startswith(problem)
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["--redo", "h1"], "--redo needs the name of an experiment"),
+        (["--time"], "--time needs the name of an experiment"),
+        (["table3", "--time", "--redo", "h1"], "--redo does not go with --time"),
+        (["table3", "--quick", "--seeds", "1", "2"], "--seeds does not go with --quick"),
+        (["table3", "--seeds", "-1"], "-1 is not in the range"),
+    ],
+)
+def test_options_that_say_nothing_together_are_refused(words: list[str], problem: str) -> None:
+    done = CliRunner().invoke(commands, ["lab", *words])
+    assert done.exit_code == 2
+    assert problem in done.stderr
 
 
 def test_a_folder_without_the_text_is_one_line(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import click
 from heedful.cli.commands import options
 from heedful.cli.commands.options import FILE
 from heedful.cli.messages import say
-from heedful.errors import about, counted
+from heedful.errors import ConfigError, about, counted
 
 if TYPE_CHECKING:
     from heedful.lab.experiment import Experiment, LabRequest
@@ -27,7 +27,7 @@ OUTPUT, QUICK_OUTPUT = Path("runs/lab"), Path("runs/lab-quick")
 @options.seeds
 @click.option("-o", "--output", type=FILE, help=f"Folder of the lab. Default: {OUTPUT}, or {QUICK_OUTPUT}.")
 @click.option("--redo", multiple=True, metavar="ROW", help="Make this row again, with all these seeds.")
-@click.option("--time", "is_timing", is_flag=True, help="Only time a step of each row, with nothing beside it.")
+@click.option("--time", is_flag=True, help="Only time a step of each row, with nothing beside it.")
 @options.device
 def lab(
     name: str | None,
@@ -36,7 +36,7 @@ def lab(
     seeds: tuple[int, ...],
     output: Path | None,
     redo: tuple[str, ...],
-    is_timing: bool,
+    time: bool,
     device: str,
 ) -> None:
     """Run an experiment, or all; without a name list them, with what each costs here.
@@ -60,8 +60,10 @@ def lab(
         command=_command(),
     )
     if name is None:
+        options.refuse_given("redo", "time", reason="needs the name of an experiment")
         return _list(request)
-    if is_timing:
+    if time:
+        options.refuse_given("redo", reason="does not go with --time, which makes no row")
         return _time(chosen(name), request)
     sys.exit(_run(chosen(name), request, redo))
 
@@ -84,7 +86,10 @@ def _list(request: LabRequest) -> None:
 def _time(experiments: Sequence[Experiment], request: LabRequest) -> None:
     from heedful.lab.speeds import FILE, measure_speeds
 
-    for experiment in (each for each in experiments if each.rows):
+    with_rows = [experiment for experiment in experiments if experiment.rows]
+    if not with_rows:
+        raise ConfigError(f"{experiments[0].name} trains nothing, so that there is no step to time; leave --time out")
+    for experiment in with_rows:
         measure_speeds(experiment, request, say)
         say(
             f"the speeds are in {request.output / experiment.name / FILE}; the same command without --time reports them"
@@ -102,6 +107,8 @@ def _run(experiments: Sequence[Experiment], request: LabRequest, redo: Sequence[
     with Interruption() as interruption:
         for n, experiment in enumerate(experiments):
             say(f"{experiment.name} ({n + 1} of {counted(len(experiments), 'experiment')})")
+            if experiment.has_own_text and request.data:
+                say(f"{experiment.name} is about the built-in corpus: --data is not read")
             with display() as shown:
                 done = run_experiment(experiment, request, say=say, on_record=shown.show, stop=interruption.requested)
             if not done.is_whole:
