@@ -18,15 +18,15 @@ COMMON: Layer = {
 }
 
 
-def budget(steps: int, validations: int = VALIDATIONS) -> Layer:
-    """The schedule of so many steps."""
+def budget(steps: int, validations: int = VALIDATIONS, *, rate: float = 1.0) -> Layer:
+    """The schedule of so many steps; its rate peaks at `rate` times the usual."""
     factor, of_warmup = PEAK
     warmup = min(of_warmup, max(1, round(WARMUP_SHARE * steps)))
     return {
         "train": {
             "steps": steps,
             "warmup_steps": warmup,
-            "learning_rate_factor": round(factor * (warmup / of_warmup) ** 0.5, 4),
+            "learning_rate_factor": round(rate * factor * (warmup / of_warmup) ** 0.5, 4),
             "cooldown_steps": steps // 2,
             "validate_steps": max(1, steps // validations),
         }

@@ -65,4 +65,5 @@ def _points(results: Sequence[RowResult], metric: str) -> Iterator[tuple[float, 
     found = [result.measured[LENGTHS] for result in results if LENGTHS in result.measured]
     names = [name.removeprefix(f"{WORDS} ") for name in (found[0] if found else ()) if name.startswith(WORDS)]
     for name in names:
-        yield found[0][f"{WORDS} {name}"], fmean(each[f"{metric} {name}"] for each in found)
+        if values := [each[f"{metric} {name}"] for each in found if f"{metric} {name}" in each]:
+            yield found[0][f"{WORDS} {name}"], fmean(values)

@@ -11,14 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from heedful.config.setting_layers import Layer
-from heedful.data.run_folder import CONFIG, MODEL
+from heedful.data.run_folder import CONFIG, MODEL, TOKENIZER
 from heedful.data.run_metrics import run_metrics
 from heedful.data.text_files import read_pairs
+from heedful.data.tokenizer import Tokenizer
 from heedful.errors import DataError
-from heedful.lab.experiment import Say
+from heedful.lab.experiment import Say, Stop
 from heedful.lab.flops import training_flops
 from heedful.lab.row_result import Point
-from heedful.lab.rows import OnRecord, Stop
+from heedful.lab.rows import OnRecord
 from heedful.lab.text import PRONOUNS, TRAIN
 from heedful.lab.variants import Variant, text_files
 from heedful.model.checkpoint import find_model, load_config, weights_digest
@@ -50,6 +51,7 @@ class ComparedRun:
     card: Card
     curve: tuple[Point, ...]
     flops: float
+    vocabulary: str  # the fingerprint of its pieces
 
 
 def compared_runs(request: CompareRequest, *, say: Say, on_record: OnRecord, stop: Stop) -> list[ComparedRun]:
@@ -162,6 +164,7 @@ def _finished(training: Training) -> ComparedRun:
         card,
         tuple(_curve(run)),
         training_flops(run, load_config(run / CONFIG), card.training.target_tokens if card.training else 0),
+        Tokenizer.load(run / TOKENIZER).fingerprint,
     )
 
 

@@ -34,9 +34,13 @@ COLUMNS = (
     *("variant", "seed", "parameters", "steps", "target tokens", "seconds", "target tokens/s", "operations"),
     *("perplexity, validation", "BLEU, validation, greedy"),
 )
+OTHER_PIECES = "other pieces: not comparable"
 NOTES = (
     "± after a mean: the standard deviation over seeds. Δ: against the first row, over seeds; that of a perplexity is "
-    "one of its logarithm, in percent. Operations: counted of one batch, times the target tokens."
+    "one of its logarithm, in percent. Perplexity and greedy BLEU are those of the last step's weights; scores of a "
+    "test set are those of the model that a run leaves, which may be an average. Intervals and p are those of each "
+    "difference by itself: the more variants, the more p are small by chance. Operations: counted of one batch, times "
+    "the target tokens."
 )
 
 
@@ -121,6 +125,8 @@ def _compared(first: Sequence[ComparedRun], each: Sequence[ComparedRun], metric:
         return "–", ""
     spread = f" ± {stdev(values.values()):.2f}" if len(values) > 1 else ""
     mean = f"{fmean(values.values()):.2f}{spread}"
+    if metric == PERPLEXITY and len({run.vocabulary for run in (*first, *each)}) > 1:
+        return mean, OTHER_PIECES
     return mean, over_seeds(_difference(baseline, values, metric)) if baseline and first is not each else ""
 
 

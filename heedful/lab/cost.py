@@ -26,6 +26,6 @@ def seconds_here(experiment: Experiment, request: LabRequest) -> float:
 
 @cache
 def _slowness(device: str) -> float:
-    """How long a step takes here, in declared ones."""
+    """The time of a step here, divided by the declared time."""
     config = resolve(preset(PRESET), COMMON)
     return estimate(config, BUILT_IN_PIECES, choose_device(device)).seconds_per_step / DECLARED_SECONDS

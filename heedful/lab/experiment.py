@@ -16,7 +16,7 @@ from msgspec import Struct
 from heedful.config.setting_layers import Layer
 from heedful.config.setting_names import nearest
 from heedful.errors import ConfigError
-from heedful.lab.budget import COMMON, QUICK_STEPS, QUICK_VALIDATIONS, STEPS, budget
+from heedful.lab.budget import COMMON, QUICK_STEPS, QUICK_VALIDATIONS, STEPS, VALIDATIONS, budget
 from heedful.lab.findings import Findings
 from heedful.lab.metrics import BLEU, PERPLEXITY
 from heedful.lab.row_result import RowResult
@@ -26,6 +26,7 @@ from heedful.lab.trained import Trained
 
 T = TypeVar("T")
 Say: TypeAlias = Callable[[str], None]
+Stop: TypeAlias = Callable[[], bool]
 Measure: TypeAlias = Callable[[Trained], dict[str, float]]
 """What is measured of a trained row besides perplexity and BLEU, by name."""
 Results: TypeAlias = Mapping[str, Sequence[RowResult]]
@@ -41,6 +42,7 @@ class Row(Struct, frozen=True):
     change: str = ""
     settings: Layer = {}
     text: Text | None = None  # where it is not the experiment's
+    rate: float = 1.0  # of learning, times the usual
 
 
 class Claim(Struct, frozen=True, kw_only=True):
@@ -87,7 +89,7 @@ class Experiment(Struct, frozen=True, kw_only=True):
     more: Callable[[Results, Path], Findings] | None = None  # tables and charts of what was measured, in this folder
     has_own_text: bool = False  # always the built-in corpus, whatever --data says
     is_in_all: bool = True  # of `heedful lab all`
-    measure: Callable[[LabRequest, Say], Findings] | None = None
+    measure: Callable[[LabRequest, Say, Stop], Findings | None] | None = None  # None: it was stopped
 
     def row(self, name: str) -> Row:
         """The row of that name."""
@@ -95,8 +97,9 @@ class Experiment(Struct, frozen=True, kw_only=True):
 
     def settings_of(self, row: Row, request: LabRequest) -> Layer:
         """All settings of a row that differ from the preset's."""
-        quick = budget(min(self.steps, QUICK_STEPS), QUICK_VALIDATIONS)
-        return merged(COMMON, quick if request.is_quick else budget(self.steps), self.settings, row.settings)
+        steps = min(self.steps, QUICK_STEPS) if request.is_quick else self.steps
+        schedule = budget(steps, QUICK_VALIDATIONS if request.is_quick else VALIDATIONS, rate=row.rate)
+        return merged(COMMON, schedule, self.settings, row.settings)
 
     @property
     def metrics(self) -> tuple[str, ...]:

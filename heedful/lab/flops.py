@@ -17,7 +17,7 @@ from heedful.config.settings import Config
 from heedful.data.run_folder import TOKENIZER, TRAINING_DATA
 from heedful.data.shards import open_shards
 from heedful.data.tokenizer import Tokenizer
-from heedful.lab.operations import ATTENTION
+from heedful.lab.operations import ATTENTION, aten
 from heedful.model.registry import new_model
 from heedful.train.batching import make_batch
 
@@ -30,7 +30,7 @@ def training_flops(run: Path, config: Config, target_tokens: int) -> float:
     shards = open_shards(run / TRAINING_DATA)
     batch = make_batch(shards, np.arange(min(SENTENCES, len(shards))))
     model = new_model(config.model, Tokenizer.load(run / TOKENIZER).vocab_size).eval()
-    counter = FlopCounterMode(display=False, custom_mapping={ATTENTION: _attention})
+    counter = FlopCounterMode(display=False, custom_mapping={ATTENTION: _attention, aten.mv: _matrix_times_vector})
     with torch.no_grad(), counter:
         model.logits(model.decode(batch.target_in, model.encode(batch.source)))
     each = counter.get_total_flops() / batch.num_target_tokens
@@ -41,3 +41,8 @@ def _attention(query: torch.Size, key: torch.Size, value: torch.Size, *_: Any, *
     """QKᵀ and the weighted sum, from the shapes of the three."""
     count: int = sdpa_flop_count(query, key, value)
     return count
+
+
+def _matrix_times_vector(matrix: torch.Size, *_: Any, **__: Any) -> int:
+    """Such as tanh(…) @ v of additive attention, which torch's counter leaves out."""
+    return 2 * matrix.numel()

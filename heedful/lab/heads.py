@@ -1,7 +1,8 @@
 """§3.2.2: with several heads a model attends "to information from different representation subspaces at different
 positions. With a single attention head, averaging inhibits this."
 
-The built-in corpus is the text, whatever `--data` says: only it knows which noun a pronoun stands for.
+The built-in corpus is the text, whatever `--data` says: only it knows which noun a pronoun stands for. Perplexities of
+different numbers of heads are compared in Table 3.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from heedful.lab.table3 import TABLE3
 from heedful.score.tables import Rows, Section
 
 REMOVAL = "heads"
-PRONOUNS, LARGEST = f"{REMOVAL}.{PRONOUN}", f"{REMOVAL}.largest loss of {BLEU}"
+PRONOUNS, MEAN_LOSS = f"{REMOVAL}.{PRONOUN}", f"{REMOVAL}.mean loss of {BLEU}"
 ONE_HEAD = "§3.2.2: a single head inhibits this"
 METRICS = (PERPLEXITY, BLEU, PRONOUN)
 NAMES = ("h1", "h2", "h8")
@@ -36,7 +37,8 @@ def _table(measured: dict[str, float]) -> Rows:
 
 
 def _change(measured: dict[str, float], metric: str, head: str) -> str:
-    return f"{measured[f'{metric} {WITHOUT} {head}'] - measured[metric]:+.2f}"
+    after, before = (measured.get(name) for name in (f"{metric} {WITHOUT} {head}", metric))
+    return "–" if after is None or before is None else f"{after - before:+.2f}"
 
 
 HEADS = Experiment(
@@ -47,9 +49,8 @@ HEADS = Experiment(
     has_own_text=True,
     rows=tuple(TABLE3.row(name) for name in (BASE, *NAMES)),
     claims=(
-        *(claim for claim in TABLE3.claims if claim.row in NAMES and claim.metric == PERPLEXITY),
         Claim(row="h1", metric=PRONOUNS, expected="lower", source=ONE_HEAD),
-        Claim(row="h8", metric=LARGEST, expected="lower", source="Michel 2019: most heads can be removed"),
+        Claim(row="h8", metric=MEAN_LOSS, expected="lower", source="Michel 2019: most heads can be removed"),
     ),
     measures={REMOVAL: removals},
     more=losses,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -9,21 +10,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
 
+import msgspec
+
 from heedful.errors import counted
 from heedful.lab.chart import Curves, Spreads
 from heedful.lab.experiment import Claim, Experiment, Row
 from heedful.lab.findings import Findings, Judged
 from heedful.lab.learning_curves import learning_curves
-from heedful.lab.metrics import BLEU, PERPLEXITY, is_perplexity, scale
+from heedful.lab.metrics import BLEU, PERPLEXITY, family, is_perplexity, scale
 from heedful.lab.row_result import RowResult
 from heedful.lab.statistics import (
     UNTOLD,
     Difference,
-    Spread,
     Verdict,
     chances,
+    deviations,
     difference,
-    pooled_spread,
+    noise,
+    noisy,
     verdicts,
 )
 from heedful.score.tables import Rows, Section
@@ -48,35 +52,44 @@ class Measured:
         return cls(experiment, {name: each for name, each in found.items() if each})
 
     def values(self, row: str, metric: str) -> list[float]:
-        """The metric of each seed of a row, but for those that have none."""
+        """The metric of each seed of a row, except for seeds that have none."""
         found = (result.value(metric) for result in self.results.get(row, ()))
         return [value for value in found if value is not None]
 
-    def scaled(self, row: str, metric: str) -> list[float]:
-        """The same on the scale on which differences are tested."""
-        return [scale(metric, value) for value in self.values(row, metric)]
+    @property
+    def seeds(self) -> set[int]:
+        """Those that any row has."""
+        return {result.seed for results in self.results.values() for result in results}
 
-    def has_failed(self, row: str) -> bool:
-        """Whether training diverged with every seed."""
-        results = self.results.get(row, ())
-        return bool(results) and all(result.diverged for result in results)
+    def without(self, row: str, metric: str) -> list[int]:
+        """The seeds with which a row has no value of this metric."""
+        found = {result.seed for result in self.results.get(row, ()) if result.value(metric) is not None}
+        return sorted(self.seeds - found)
 
-    def spread(self, metric: str) -> Spread | None:
-        """Pooled over all rows."""
-        return pooled_spread(self.scaled(row, metric) for row in self.results)
+    def whole(self, metric: str) -> dict[str, list[float]]:
+        """The rows that have this metric with every seed, on the scale on which differences are tested."""
+        rows = [row for row in self.results if not self.without(row, metric)]
+        return {row: [scale(metric, value) for value in self.values(row, metric)] for row in rows}
 
     def difference(self, row: str, baseline: str, metric: str) -> Difference | None:
-        """How a row stands to another; None without several seeds of both."""
-        ours, theirs, spread = self.scaled(row, metric), self.scaled(baseline, metric), self.spread(metric)
-        if spread is None or min(len(ours), len(theirs)) < MIN_SEEDS:
+        """How a row compares with another; None unless both have the metric with every one of several seeds."""
+        whole = self.whole(metric)
+        if len(self.seeds) < MIN_SEEDS or not {row, baseline} <= set(whole):
             return None
-        return difference(theirs, ours, spread)
+        spread = noise([whole[name] for name in self._pooled(row, baseline, metric)])
+        return difference(whole[baseline], whole[row], spread) if spread else None
+
+    def _pooled(self, row: str, baseline: str, metric: str) -> set[str]:
+        """The rows that tell the noise: all, or only these two if their noise may differ from that of the others."""
+        whole, two = self.whole(metric), {row, baseline}
+        outliers = noisy(whole)
+        return two if metric not in VALIDATED or two & outliers else set(whole) - outliers
 
 
 def findings_of(
     experiment: Experiment, results: Sequence[RowResult], folder: Path, *, has_verdicts: bool = True
 ) -> Findings:
-    """Table, charts and verdicts; without verdicts the predictions are left out. The report will lie in the folder."""
+    """Table, charts and verdicts; without verdicts, predictions are left out too. The report goes into the folder."""
     measured = Measured.of(experiment, results)
     charts: dict[str, Curves | Spreads] = {}
     for metric in experiment.metrics:
@@ -90,7 +103,7 @@ def findings_of(
         tables=(Section("Rows", list(_table(measured))), *more.tables, Section("Seeds", list(_seeds(measured)))),
         charts={name: chart for name, chart in charts.items() if _has_points(chart)},
         judged=tuple(judged(measured)) if has_verdicts else (),
-        notes=(*_notes(measured), *more.notes),
+        notes=(*_notes(measured), *more.notes, *(_verdict_notes(experiment) if has_verdicts else ())),
     )
 
 
@@ -106,39 +119,72 @@ def _has_points(chart: Curves | Spreads) -> bool:
 
 
 def judged(measured: Measured) -> Iterator[Judged]:
-    """Every claim with what was measured, all of them corrected together."""
+    """Every claim with what was measured; the testable claims of a family are corrected together."""
     claims = measured.experiment.claims
     found = [measured.difference(claim.row, claim.baseline, claim.metric) for claim in claims]
-    testable = [(n, each) for n, each in enumerate(found) if each is not None]
-    told = verdicts([chances(each, claims[n].expected, claims[n].margin) for n, each in testable])
-    said = dict(zip((n for n, _ in testable), told, strict=True))
+    families: dict[str, list[int]] = {}
+    for n, claim in enumerate(claims):
+        if found[n]:
+            families.setdefault(family(claim.metric), []).append(n)
+    said = {n: verdict for members in families.values() for n, verdict in _told(claims, found, members).items()}
     for n, claim in enumerate(claims):
         yield Judged(
             claim=f"{_name(measured, claim.row)}: {claim.metric} against {_name(measured, claim.baseline)}",
-            predicted=f"{claim.expected} ({claim.source})",
-            measured=_shown(measured, claim, found[n], len(testable)),
-            verdict=said.get(n) or _of_failure(measured, claim),
+            predicted=_predicted(claim),
+            measured=_shown(measured, claim, found[n], len(families.get(family(claim.metric), ()))),
+            verdict=said.get(n, UNTOLD),
         )
 
 
-def _of_failure(measured: Measured, claim: Claim) -> Verdict:
-    """A row that diverges with every seed, beside a baseline that does not, is the worse one."""
-    if not measured.has_failed(claim.row) or not measured.values(claim.baseline, claim.metric):
-        return UNTOLD
-    worse = "higher" if is_perplexity(claim.metric) else "lower"
-    return "agrees" if claim.expected == worse else "disagrees"
+def _told(claims: Sequence[Claim], found: Sequence[Difference | None], members: Sequence[int]) -> dict[int, Verdict]:
+    """The verdicts on one family."""
+    pairs = [chances(each, claims[n].expected, claims[n].margin) for n in members if (each := found[n])]
+    return dict(zip(members, verdicts(pairs), strict=True))
+
+
+def _predicted(claim: Claim) -> str:
+    """`same within 5.0 % (Table 3 E)`."""
+    margin = f" within {_size(claim.metric, claim.margin)}" if claim.expected == "same" else ""
+    return f"{claim.expected}{margin} ({claim.source})"
+
+
+def _size(metric: str, value: float) -> str:
+    return f"{100 * math.expm1(value):.1f} %" if is_perplexity(metric) else f"{value:.2f}"
 
 
 def _shown(measured: Measured, claim: Claim, found: Difference | None, num_claims: int) -> str:
-    """`+12.3 % [+8.1, +16.7]; could have shown 6.0`."""
+    """`+12.3 % [+8.1, +16.7]; could have shown 6.0 %`."""
     if found is None:
-        return "diverged with every seed" if measured.has_failed(claim.row) else "too few seeds"
-    low, high = found.interval()
-    least = found.smallest(num_claims)
+        return _untested(measured, claim)
+    change, low, high = found.value, *found.interval()
+    percent = ""
     if is_perplexity(claim.metric):
-        change, low, high, least = (100 * math.expm1(each) for each in (found.value, low, high, least))
-        return f"{change:+.1f} % [{low:+.1f}, {high:+.1f}]; could have shown {least:.1f} %"
-    return f"{found.value:+.2f} [{low:+.2f}, {high:+.2f}]; could have shown {least:.2f}"
+        change, low, high, percent = *(100 * math.expm1(each) for each in (change, low, high)), " %"
+    digits = 1 if percent else 2
+    shown = f"{change:+.{digits}f}{percent} [{low:+.{digits}f}, {high:+.{digits}f}]"
+    return f"{shown}; {_could(claim, found, num_claims)}"
+
+
+def _could(claim: Claim, found: Difference, num_claims: int) -> str:
+    """What these seeds can tell at all."""
+    if claim.expected == "same":
+        return f"could have confirmed ± {_size(claim.metric, found.smallest_margin(num_claims))}"
+    return f"could have shown {_size(claim.metric, found.smallest(num_claims))}"
+
+
+def _untested(measured: Measured, claim: Claim) -> str:
+    """Why a claim was not tested. Without its failed seeds a row would look better than it is."""
+    lacking = {row: measured.without(row, claim.metric) for row in (claim.row, claim.baseline)}
+    if len(measured.seeds) < MIN_SEEDS or not any(lacking.values()):
+        return "too few seeds"
+    return "; ".join(_failed(measured, row, seeds) for row, seeds in lacking.items() if seeds)
+
+
+def _failed(measured: Measured, row: str, seeds: Sequence[int]) -> str:
+    results = measured.results.get(row, ())
+    why = "diverged" if any(result.diverged for result in results) else "no value"
+    which = "every seed" if len(seeds) == len(measured.seeds) else f"seed {', '.join(map(str, seeds))}"
+    return f"{_name(measured, row)}: {why} with {which}"
 
 
 def _name(measured: Measured, row: str) -> str:
@@ -189,16 +235,33 @@ def _notes(measured: Measured) -> tuple[str, ...]:
         return ()
     first = results[0]
     text = f"Text: {first.text} (SHA-256 {first.text_sha256[:8]}); {first.precision}; validation text, greedy search."
-    spreads = [
-        _spread_note(metric, spread) for metric in measured.experiment.metrics if (spread := measured.spread(metric))
-    ]
-    return text, *spreads
+    return text, *(note for metric in VALIDATED for note in _spread_note(measured, metric))
 
 
-def _spread_note(metric: str, spread: Spread) -> str:
-    size = f"{100 * math.expm1(spread.deviation):.1f} %" if is_perplexity(metric) else f"{spread.deviation:.2f}"
-    freedom = counted(spread.freedom, "degree")
-    return f"Spread of {metric} between seeds, pooled over all rows: {size} ({freedom} of freedom)."
+def _spread_note(measured: Measured, metric: str) -> Iterator[str]:
+    """The noise of all rows together, and that of the steadiest and of the noisiest row."""
+    rows = measured.whole(metric)
+    outliers = noisy(rows) if len(measured.seeds) >= MIN_SEEDS else set()
+    found = noise([values for row, values in rows.items() if row not in outliers])
+    if found is None:
+        return
+    each = deviations(rows).values()
+    apart = f"; not pooled, as they are noisier: {', '.join(sorted(outliers))}" if outliers else ""
+    yield (
+        f"Noise of {metric}, beyond what rows and seeds share: {_size(metric, found.deviation)} "
+        f"({counted(found.freedom, 'degree')} of freedom; rows from {_size(metric, min(each))} to "
+        f"{_size(metric, max(each))}{apart})."
+    )
+
+
+def _verdict_notes(experiment: Experiment) -> tuple[str, ...]:
+    if not experiment.claims:
+        return ()
+    digest = hashlib.sha256(msgspec.json.encode(experiment.claims)).hexdigest()
+    return (
+        f"Verdicts: 5 % for any false one among the claims about perplexity, and likewise among those about BLEU and "
+        f"among all others. Intervals are 95 % for each claim by itself. Claims: SHA-256 {digest[:8]}.",
+    )
 
 
 # -------------------------------------------------------------------------------------------------------------- charts

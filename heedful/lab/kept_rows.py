@@ -46,9 +46,6 @@ class KeptRows:
                     f"remove the file, or name another folder"
                 )
 
-    def __contains__(self, name: str) -> bool:
-        return name in self._rows
-
     def get(self, name: str, kind: type[T], make: Callable[[], T]) -> T:
         """The row of that name, made if it is not there."""
         if name not in self._rows:

@@ -12,6 +12,11 @@ def is_perplexity(metric: str) -> bool:
     return PERPLEXITY in metric
 
 
+def family(metric: str) -> str:
+    """The claims of an experiment about metrics of one family are corrected together."""
+    return next((each for each in (PERPLEXITY, BLEU) if each in metric), "")
+
+
 def scale(metric: str, value: float) -> float:
     """A value on the scale on which its metric is compared."""
     return math.log(value) if is_perplexity(metric) else value

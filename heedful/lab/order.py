@@ -2,7 +2,8 @@
 MLP-Mixer claims: one fixed shuffle of its inputs changes nothing.
 
 Rows are trained twice: on the text as it is, and on sources whose words are shuffled within every four, always in the
-same way.
+same way. Pieces of a word stay together, and the last words of a line, fewer than four, stay in place, so that this is
+a milder shuffle than that of the Mixer's paper, which moves every position. Both texts have the same pieces.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ from heedful.lab.word_order import CHANGE, WORDS, every_order
 
 ORDERS = "orders"
 SHUFFLE = (2, 0, 3, 1)
-TRANSFORMER, BAG, MIXER = "order-transformer", "order-bag", "order-mixer"
+TRANSFORMER, WITHOUT, MIXER = "order-transformer", "order-without-positions", "order-mixer"
 CHANGES = f"{ORDERS}.{CHANGE}"
 MARGIN = 0.05
 SEES_NOTHING = "§3.5: without positions there is no order"
 SHUFFLES: dict[str, tuple[Expected, str]] = {
     TRANSFORMER: ("higher", "ours: neighbours are no longer near"),
-    BAG: ("same", "§3.5: it sees no order"),
-    MIXER: ("same", "Tolstikhin 2021: a fixed shuffle changes nothing"),
+    WITHOUT: ("same", "§3.5: it sees no order"),
+    MIXER: ("same", "Tolstikhin 2021: a fixed shuffle of all positions changes nothing"),
 }
 
 
@@ -49,7 +50,7 @@ def _shuffled(pairs: Pairs) -> Pairs:
     return [SentencePair(shuffled(pair.source), pair.target) for pair in pairs]
 
 
-SHUFFLED = Text("shuffled", shuffled_sets)
+SHUFFLED = Text("shuffled", shuffled_sets, vocabulary=usual_sets)
 
 
 def picture(results: Results, _: Path) -> Findings:
@@ -76,15 +77,19 @@ ORDER = Experiment(
     steps=300,
     rows=(
         *_rows(TRANSFORMER, "Transformer", {}),
-        *_rows(BAG, "Transformer without positions", {"model": {"positions": "none"}}),
+        *_rows(WITHOUT, "Transformer without positions", {"model": {"positions": "none"}}),
         *_rows(MIXER, "MLP-Mixer", {"model": {"family": "mixer"}}),
     ),
     claims=(
-        Claim(row=BAG, baseline=TRANSFORMER, metric=CHANGES, expected="lower", source=SEES_NOTHING),
+        Claim(row=WITHOUT, baseline=TRANSFORMER, metric=CHANGES, expected="lower", source=SEES_NOTHING),
         Claim(
-            row=MIXER, baseline=BAG, metric=CHANGES, expected="higher", source="Tolstikhin 2021: rows tell places apart"
+            row=MIXER,
+            baseline=WITHOUT,
+            metric=CHANGES,
+            expected="higher",
+            source="Tolstikhin 2021: rows tell places apart",
         ),
-        Claim(row=BAG, baseline=TRANSFORMER, metric=PERPLEXITY, expected="higher", source=SEES_NOTHING),
+        Claim(row=WITHOUT, baseline=TRANSFORMER, metric=PERPLEXITY, expected="higher", source=SEES_NOTHING),
         *(
             Claim(
                 row=f"{name}-shuffled",
@@ -99,5 +104,5 @@ ORDER = Experiment(
     ),
     measures={ORDERS: every_order},
     more=picture,
-    quick=(TRANSFORMER, BAG, MIXER),
+    quick=(TRANSFORMER, WITHOUT, MIXER),
 )

@@ -40,6 +40,7 @@ class Conditions(Struct, frozen=True, kw_only=True):
     text_sha256: str
     precision: str
     torch: str
+    vocabulary: str = ""  # its fingerprint; empty in results that are older than this field
 
 
 class RowResult(Conditions, frozen=True, kw_only=True):
@@ -95,6 +96,8 @@ def differences(kept: Conditions, wanted: Conditions) -> Iterator[str]:
         "the precision": (kept.precision, wanted.precision),
         "torch": (release(kept.torch), release(wanted.torch)),
     }
+    if kept.vocabulary and wanted.vocabulary:
+        facts["the vocabulary"] = kept.vocabulary[:8], wanted.vocabulary[:8]
     for name, (before, now) in facts.items():
         if before != now:
             yield f"{name} is {now}, was {before}"

@@ -6,6 +6,7 @@ row keeps its model and its card; the checkpoints go.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +22,7 @@ from heedful.data.run_folder import CHECKPOINTS, CONFIG, TOKENIZER, has_begun
 from heedful.data.run_metrics import run_metrics
 from heedful.data.tokenizer import Tokenizer
 from heedful.errors import ConfigError, TrainingError
-from heedful.lab.experiment import Measure, Say
+from heedful.lab.experiment import Measure, Say, Stop
 from heedful.lab.row_result import (
     Conditions,
     Point,
@@ -45,7 +46,6 @@ from heedful.train.run.start import carry_out
 from heedful.train.trainer import resolved_precision
 
 OnRecord: TypeAlias = Callable[[Config, Record], None]
-Stop: TypeAlias = Callable[[], bool]
 PRESET = "tiny"
 
 
@@ -106,6 +106,7 @@ def conditions(job: Job) -> Conditions:
     return Conditions(
         settings=comparable(config),
         text_sha256=job.text.digest,
+        vocabulary=job.text.vocabulary,
         precision=resolved_precision(config.train, choose_device(job.device)),
         torch=str(torch.__version__),
     )
@@ -114,8 +115,8 @@ def conditions(job: Job) -> Conditions:
 def _refuse(job: Job, place: Path, unlike: list[str]) -> None:
     if unlike:
         raise ConfigError(
-            f"{place}: was made with something else than is asked for now ({'; '.join(unlike)}); take a new folder "
-            f"(-o), or make the row again with --redo {job.row}"
+            f"{place}: was made with other settings or conditions: {'; '.join(unlike)}; take a new folder (-o), or "
+            f"make the row again with --redo {job.row}"
         )
 
 
@@ -142,15 +143,20 @@ def make_row(job: Job, *, say: Say, on_record: OnRecord, stop: Stop) -> RowResul
     return result
 
 
-def with_measures(job: Job, result: RowResult, *, say: Say) -> RowResult:
-    """The result with what this experiment measures besides; what is there already is kept."""
-    missing = (
-        {} if result.diverged else {name: job.measures[name] for name in job.measures if name not in result.measured}
-    )
-    for name, measure in missing.items():
+def missing_measures(job: Job, result: RowResult) -> list[str]:
+    """What this experiment measures besides and the result lacks."""
+    return [] if result.diverged else [name for name in job.measures if name not in result.measured]
+
+
+def with_measures(job: Job, result: RowResult, *, say: Say, stop: Stop) -> RowResult | None:
+    """The result with all that this experiment measures besides, if it is finite; None if it was stopped."""
+    for name in missing_measures(job, result):
+        if stop():
+            return None
         say(f"{job.name}: measuring {name}")
-        found = measure(Trained(job.run, job.text, job.seed, job.device))
-        result = msgspec.structs.replace(result, measured={**result.measured, name: found})
+        found = job.measures[name](Trained(job.run, job.text, job.seed, job.device))
+        finite = {what: value for what, value in found.items() if math.isfinite(value)}
+        result = msgspec.structs.replace(result, measured={**result.measured, name: finite})
         save(job.record, result)
     return result
 

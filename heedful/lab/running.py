@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from heedful.lab.experiment import Experiment, LabRequest, Say, named
+from heedful.lab.experiment import Experiment, LabRequest, Say, Stop, named
 from heedful.lab.findings import Findings
 from heedful.lab.judgement import findings_of
 from heedful.lab.report import write_report
-from heedful.lab.rows import OnRecord, Stop, forget
-from heedful.lab.training_rows import jobs_of, results_of
+from heedful.lab.rows import OnRecord
+from heedful.lab.training_rows import forget_all, jobs_of, results_of
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The report of an experiment; it is not whole if the experiment was stopped."""
+    """An experiment's report, or the folder of its rows; it is not whole if the experiment was stopped."""
 
     findings: Findings
     report: Path
@@ -29,11 +29,14 @@ def run_experiment(
     """Make what is missing, and write the report of all there is."""
     folder = request.output / experiment.name
     if experiment.measure:
-        findings, is_whole = experiment.measure(request, say), True
+        measured = experiment.measure(request, say, stop)
+        if measured is None:
+            return Finished(Findings(), folder, is_whole=False)
+        findings, is_whole = measured, True
     else:
         jobs = jobs_of(experiment, request)
         results, is_whole = results_of(jobs, say=say, on_record=on_record, stop=stop)
-        findings = findings_of(experiment, results, folder, has_verdicts=not request.is_quick)
+        findings = findings_of(experiment, results, folder, has_verdicts=is_whole and not request.is_quick)
     return Finished(findings, write_report(folder, experiment, findings), is_whole)
 
 
@@ -42,6 +45,5 @@ def forget_rows(experiments: Sequence[Experiment], request: LabRequest, names: S
     rows = {row.name: row for experiment in experiments for row in experiment.rows}
     chosen = {named(name, rows, "row").name for name in names}
     trained = [experiment for experiment in experiments if chosen & {row.name for row in experiment.rows}]
-    for job in (job for experiment in trained for job in jobs_of(experiment, request)):
-        if job.row in chosen:
-            forget(job)
+    jobs = {job.record: job for experiment in trained for job in jobs_of(experiment, request) if job.row in chosen}
+    forget_all([*jobs.values()])

@@ -24,7 +24,8 @@ from heedful.data.shards import open_shards
 from heedful.data.tokenizer import Tokenizer
 from heedful.errors import CheckpointError
 from heedful.lab.experiment import Experiment, LabRequest, Say
-from heedful.lab.rows import PRESET, Job
+from heedful.lab.row_result import Conditions, RowResult, differences
+from heedful.lab.rows import PRESET, Job, conditions
 from heedful.lab.training_rows import jobs_of
 from heedful.model.device import choose_device
 from heedful.model.registry import new_model
@@ -50,13 +51,15 @@ class Speeds(Struct, frozen=True, kw_only=True):
     machine: Machine
     threads: int
     commit: str
+    conditions: dict[str, Conditions] = {}  # of each row
 
 
 def measure_speeds(experiment: Experiment, request: LabRequest, say: Say) -> Speeds:
     """Time every row with the first seed, and keep the speeds beside the report."""
     device = choose_device(request.device)
     seconds: dict[str, float] = {}
-    for job in (job for job in jobs_of(experiment, request) if job.seed == request.seeds[0]):
+    jobs = [job for job in jobs_of(experiment, request) if job.seed == request.seeds[0]]
+    for job in jobs:
         for name, is_plain in _ways(job):
             seconds[name] = seconds_per_step(job, device, is_plain=is_plain, say=say)
             say(f"{name}: {seconds[name]:.3f} s a step")
@@ -66,6 +69,7 @@ def measure_speeds(experiment: Experiment, request: LabRequest, say: Say) -> Spe
         machine=machine(device.type),
         threads=torch.get_num_threads(),
         commit=commit(),
+        conditions={job.row: conditions(job) for job in jobs},
     )
     _save(request.output / experiment.name / FILE, speeds)
     return speeds
@@ -112,6 +116,14 @@ def sustained_rate(device: torch.device) -> float:
         float((matrix @ matrix)[0, 0])  # waits for the device
         times.append(time.perf_counter() - before)
     return 2 * SIZE**3 / median(times)
+
+
+def is_timed(speeds: Speeds, result: RowResult) -> bool:
+    """Whether the row was timed with the settings and the text of this result; the seed may differ."""
+    timed = speeds.conditions.get(result.row)
+    if timed is None or result.row not in speeds.seconds_per_step:
+        return False
+    return all(each.startswith("train.seed ") for each in differences(timed, result))
 
 
 def load_speeds(folder: Path) -> Speeds | None:

@@ -1,15 +1,17 @@
 """What can be said about a difference between two rows of an experiment, from a few seeds of each.
 
-Three seeds say little about one row's spread, so the spread is pooled: every row of the experiment contributes its
-seeds' deviations from its own mean. A difference is then tested by Student's t with all those degrees of freedom, and
-the claims of one experiment are corrected together (Holm, 1979). This module knows numbers only.
+All rows train with the same seeds. A seed gives every row the same batches in the same order, so part of its luck is
+shared: value = row + seed + noise. The noise is estimated from all rows together, which leaves (rows − 1) × (seeds − 1)
+degrees of freedom, and a difference is tested by Student's t with them. Two rows alone make it the paired t-test. Where
+seeds share nothing the test holds as well. The claims of one family are corrected together (Holm, 1979). This module
+knows numbers only.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from statistics import fmean
+from collections.abc import Mapping, Sequence
+from statistics import fmean, median, stdev
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
@@ -21,10 +23,16 @@ Verdict: TypeAlias = Literal["agrees", "disagrees", "cannot be told"]
 
 ALPHA, POWER = 0.05, 0.8
 UNTOLD: Verdict = "cannot be told"
+NOISY = 3.0  # times the median: by chance, about one row of three seeds in 500
+FEWEST_ROWS = 5  # of fewer rows none is the usual one
+ROUNDING = 1e-12  # what is smaller is zero, with a rounding error
+
+Row: TypeAlias = Sequence[float]
+"""The values of a row, one for each seed; all rows have the same seeds in the same order."""
 
 
 class Spread(Struct, frozen=True):
-    """The standard deviation between the seeds of a row, and its degrees of freedom."""
+    """The standard deviation of the noise, and its degrees of freedom."""
 
     deviation: float
     freedom: int
@@ -38,37 +46,65 @@ class Difference(Struct, frozen=True):
     freedom: int
 
     def interval(self, alpha: float = ALPHA) -> tuple[float, float]:
-        """The values that these seeds cannot rule out."""
+        """The values that these seeds cannot rule out; not corrected for other claims."""
         margin = t_quantile(self.freedom, alpha) * self.error
         return self.value - margin, self.value + margin
 
     def smallest(self, num_claims: int = 1) -> float:
-        """The true difference that such seeds would show in four cases of five, as one of so many claims.
+        """The true difference that these seeds detect with 80 % power, as one of `num_claims` claims.
 
         It is (t of the level, shared by all claims, plus t of the power) × the standard error.
         """
+        return self._detected(num_claims, 1 - POWER)
+
+    def smallest_margin(self, num_claims: int = 1) -> float:
+        """The margin within which these seeds confirm two equal rows with 80 % power; either side may fail."""
+        return self._detected(num_claims, (1 - POWER) / 2)
+
+    def _detected(self, num_claims: int, missed: float) -> float:
         level = t_quantile(self.freedom, ALPHA / num_claims)
-        return (level + t_quantile(self.freedom, 2 * (1 - POWER))) * self.error
+        return (level + t_quantile(self.freedom, 2 * missed)) * self.error
 
 
-def pooled_spread(rows: Iterable[Sequence[float]]) -> Spread | None:
-    """√(Σ (x − mean of its row)² / Σ (n − 1)); None if no row has two seeds."""
-    repeated = [row for row in rows if len(row) > 1]
-    freedom = sum(len(row) - 1 for row in repeated)
-    if not freedom:
+def noise(rows: Sequence[Row]) -> Spread | None:
+    """√(Σ (x − mean of its row − mean of its seed + mean of all)² / (R − 1)(S − 1)); None for one row or one seed."""
+    if len(rows) < 2 or len(rows[0]) < 2:
         return None
-    squares = sum((value - fmean(row)) ** 2 for row in repeated for value in row)
+    freedom = (len(rows) - 1) * (len(rows[0]) - 1)
+    centred = [_centred(row) for row in rows]
+    seeds = [fmean(values) for values in zip(*centred, strict=True)]
+    squares = sum((value - seed) ** 2 for row in centred for value, seed in zip(row, seeds, strict=True))
     return Spread(math.sqrt(squares / freedom), freedom)
 
 
-def difference(baseline: Sequence[float], system: Sequence[float], spread: Spread) -> Difference:
-    """Mean of the system minus mean of the baseline; the error is s √(1/n + 1/m)."""
-    error = spread.deviation * math.sqrt(1 / len(baseline) + 1 / len(system))
-    return Difference(fmean(system) - fmean(baseline), error, spread.freedom)
+def deviations(rows: Mapping[str, Row]) -> dict[str, float]:
+    """How much each row's seeds scatter, beyond what is shared: around the median row."""
+    centred = {name: _centred(row) for name, row in rows.items()}
+    shared = [median(values) for values in zip(*centred.values(), strict=True)]
+    return {name: stdev(value - seed for value, seed in zip(row, shared, strict=True)) for name, row in centred.items()}
+
+
+def noisy(rows: Mapping[str, Row]) -> set[str]:
+    """Rows that scatter far more than the usual row, and so do not belong in one estimate with the others."""
+    if len(rows) < FEWEST_ROWS:
+        return set()
+    found = deviations(rows)
+    usual = median(found.values())
+    return {name for name, deviation in found.items() if deviation > NOISY * usual + ROUNDING}
+
+
+def _centred(row: Row) -> list[float]:
+    mean = fmean(row)
+    return [value - mean for value in row]
+
+
+def difference(baseline: Row, system: Row, spread: Spread) -> Difference:
+    """Mean of the system minus mean of the baseline; the error is s √(2/S)."""
+    return Difference(fmean(system) - fmean(baseline), spread.deviation * math.sqrt(2 / len(system)), spread.freedom)
 
 
 def chances(found: Difference, expected: Expected, margin: float = 0.0) -> tuple[float, float]:
-    """One-sided p-values against a prediction's opposite, and against the prediction: a small one decides.
+    """Two one-sided p-values. A small first one supports the prediction, a small second one contradicts it.
 
     "lower" and "higher" are about the sign of the true difference. "same" says that it lies within ± margin: two
     one-sided tests (Schuirmann, 1987).
@@ -88,14 +124,14 @@ def _mirrored(found: Difference) -> Difference:
 def _above(found: Difference, bound: float) -> float:
     """The chance of a value this high if the true difference is the bound."""
     distance = found.value - bound
-    if not found.error:
-        return 0.5 if not distance else float(distance < 0)
+    if found.error < ROUNDING:
+        return 0.5 if abs(distance) < ROUNDING else float(distance < 0)
     half = two_sided_p(distance / found.error, found.freedom) / 2
     return half if distance > 0 else 1 - half
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm's adjusted p-values: all those below α may be believed, with one chance in 1/α that any of them is false."""
+    """Holm's adjusted p-values. The chance that any p below α is a false alarm is at most α."""
     order = sorted(range(len(p_values)), key=lambda n: p_values[n])
     adjusted, highest = [1.0] * len(p_values), 0.0
     for rank, n in enumerate(order):

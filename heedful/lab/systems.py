@@ -6,17 +6,18 @@ With the vocabulary of Multi30k's first pairs each has as many parameters as the
 from __future__ import annotations
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from heedful.config.setting_layers import Layer
-from heedful.lab.experiment import BASE, merged
+from heedful.lab.experiment import BASE, Row, merged
 
 
 class System(Struct, frozen=True):
-    """A family of models with its sizes, and its BLEU on newstest2014 in Table 2, if it stands there."""
+    """A family of models with its sizes, and the BLEU on newstest2014 in Table 2, if it or one like it stands there."""
 
     change: str
     model: dict[str, object]
     bleu: float | None = None
+    stands_for: str = ""  # the system of Table 2, where that is another one
 
 
 TRANSFORMER_BLEU = 27.3
@@ -37,7 +38,8 @@ SYSTEMS = {
             "reverse_source": True,
             "input_feeding": True,
         },
-        24.6,  # GNMT
+        24.6,
+        stands_for="GNMT + RL, another system",
     ),
     "gru": System("GRU, additive attention (Bahdanau)", {"family": "recurrent", "num_layers": 1, "d_model": 152}),
     "one-vector": System(
@@ -48,15 +50,25 @@ SYSTEMS = {
 }
 
 TUNED: dict[str, tuple[float, float]] = {}
-"""The rate's factor and the dropout of a system, where `heedful lab tuning` found better ones than the usual."""
+"""The learning rate, times the usual, and the dropout of a system: what `heedful lab tuning` found best."""
 
 
-def settings_of(name: str) -> Layer:
-    """Sizes, rate and dropout of a system."""
-    sizes: Layer = {"model": SYSTEMS[name].model} if SYSTEMS[name].model else {}
-    return merged(sizes, tuned(*TUNED[name])) if name in TUNED else sizes
+def name_of(system: str) -> str:
+    """The row of a system; a tuned one is another row than the usual one of this name."""
+    return f"{system}-tuned" if system in TUNED else system
 
 
-def tuned(factor: float, dropout: float) -> Layer:
-    """What is tuned for each system."""
-    return {"train": {"learning_rate_factor": factor}, "model": {"dropout": dropout}}
+def row_of(system: str) -> Row:
+    """A system with what was found best for it."""
+    usual = Row(name_of(system), SYSTEMS[system].change, sizes(system))
+    return tuned(usual, *TUNED[system]) if system in TUNED else usual
+
+
+def sizes(system: str) -> dict[str, dict[str, object]]:
+    """The settings that make a system what it is."""
+    return {"model": SYSTEMS[system].model} if SYSTEMS[system].model else {}
+
+
+def tuned(row: Row, rate: float, dropout: float) -> Row:
+    """A row with another rate and dropout."""
+    return replace(row, settings=merged(row.settings, {"model": {"dropout": dropout}}), rate=rate)

@@ -12,8 +12,10 @@ from typing import TypeVar
 import torch
 from msgspec import Struct
 
+from heedful.data.atomic import explained, held_in_turn
+from heedful.errors import CheckpointError
 from heedful.lab.complexity import KERNEL, KINDS, PATH_D_MODEL, PATHS, RADIUS, Kind, PathKind, Size
-from heedful.lab.experiment import Experiment, LabRequest, Say
+from heedful.lab.experiment import Experiment, LabRequest, Say, Stop
 from heedful.lab.findings import Findings
 from heedful.lab.kept_rows import KeptRows
 from heedful.lab.layer_costs import LayerCost, layer_cost, one_thread
@@ -56,22 +58,28 @@ FULL = Plan(
 QUICK = Plan(sweeps((16, 64, 256, 512, 1024), (64, 128, 256), (3, 5, 9), d=128), (16, 20, 32), seconds=0.02)
 
 
-def measure(request: LabRequest, say: Say) -> Findings:
-    """Measure what is missing, and say what all of it shows."""
+def measure(request: LabRequest, say: Say, stop: Stop) -> Findings | None:
+    """Measure what is missing, and say what all of it shows; None if it was stopped. A second process waits."""
     plan = QUICK if request.is_quick else FULL
-    device = choose_device(request.device)
-    rows = KeptRows(request.output / NAME / ROWS, conditions(plan, device))
-    with one_thread():
-        measured = _measured(plan, rows, device, say)
+    device, folder = choose_device(request.device), request.output / NAME
+    with explained(folder, CheckpointError):
+        folder.mkdir(parents=True, exist_ok=True)
+        with held_in_turn(folder), one_thread():
+            rows = KeptRows(folder / ROWS, conditions(plan, device))
+            measured = _measured(plan, rows, device, say, stop)
+    if measured is None:
+        return None
     return findings_of(measured, f"{machine(device.type).describe()}; commit {commit()}; `{request.command}`")
 
 
-def _measured(plan: Plan, rows: KeptRows, device: torch.device, say: Say) -> Measured:
+def _measured(plan: Plan, rows: KeptRows, device: torch.device, say: Say, stop: Stop) -> Measured | None:
     costs = {
-        (kind.name, size): cost_row(rows, kind, size, plan, device) for kind, size in told(layers(plan), "layers", say)
+        (kind.name, size): cost_row(rows, kind, size, plan, device)
+        for kind, size in told(layers(plan), "layers", say, stop)
     }
-    lengths = {(path.name, n): path_row(rows, path, n) for path, n in told(paths(plan), "path lengths", say)}
-    return Measured(plan.sweeps, costs, lengths)
+    lengths = {(path.name, n): path_row(rows, path, n) for path, n in told(paths(plan), "path lengths", say, stop)}
+    is_whole = len(costs) == len(layers(plan)) and len(lengths) == len(paths(plan))
+    return Measured(plan.sweeps, costs, lengths) if is_whole else None
 
 
 def conditions(plan: Plan, device: torch.device) -> dict[str, str]:
@@ -107,10 +115,12 @@ def path_row(rows: KeptRows, path: PathKind, n: int) -> int:
     return rows.get(name, int, lambda: path_length(path.stack(), n, PATH_D_MODEL, is_causal=path.is_causal))
 
 
-def told(steps: Sequence[T], what: str, say: Say) -> Iterator[T]:
-    """The steps one by one; now and then a line says how far they are."""
+def told(steps: Sequence[T], what: str, say: Say, stop: Stop) -> Iterator[T]:
+    """The steps one by one until they are stopped; now and then a line says how far they are."""
     said = time.monotonic()
     for number, step in enumerate(steps):
+        if stop():
+            return
         if time.monotonic() - said > QUIET_SECONDS:
             said = time.monotonic()
             say(f"{NAME}: {number} of {len(steps)} {what}")

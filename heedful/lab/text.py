@@ -44,7 +44,7 @@ class Source:
     valid: Pairs
     num_pairs: int
     num_pieces: int
-    short: int = CAPTION_SHORT  # words of a sentence that is short here: of about half of them
+    short: int = CAPTION_SHORT  # the longest "short" sentence, in words; about half the sentences are no longer
     other_files: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -58,6 +58,7 @@ class Text(Struct, frozen=True):
 
     name: str
     make: Callable[[Source], Sets]
+    vocabulary: Callable[[Source], Sets] | None = None  # whose pieces it has, if not its own: to compare perplexities
 
 
 PLAIN = Text("", usual_sets)
@@ -65,10 +66,11 @@ PLAIN = Text("", usual_sets)
 
 @dataclass(frozen=True, slots=True)
 class PreparedText:
-    """A folder of text and vocabulary, and the digest of its text."""
+    """A folder of text and vocabulary, and the digests of both."""
 
     folder: Path
     digest: str
+    vocabulary: str = ""  # its fingerprint
 
     @property
     def name(self) -> str:
@@ -79,12 +81,11 @@ class PreparedText:
         """The pairs of a set."""
         return list(read_pairs([self.folder / f"{name}.{SOURCE}"], [self.folder / f"{name}.{TARGET}"]))
 
-    def layer(self, *, has_own_tokenizer: bool = False) -> Layer:
-        """The settings that name its files; a row with settings for the tokenizer learns its own."""
+    def layer(self) -> Layer:
+        """The settings that name its files."""
         names = {"source": TRAIN, "target": TRAIN, "valid_source": VALID, "valid_target": VALID}
         files = {field: [str(self.folder / _file(name, field))] for field, name in names.items()}
-        shared: Layer = {"tokenizer": {"model": str(self.folder / TOKENIZER)}}
-        return {"data": files} | ({} if has_own_tokenizer else shared)
+        return {"data": files, "tokenizer": {"model": str(self.folder / TOKENIZER)}}
 
 
 def _file(name: str, field: str) -> str:
@@ -132,7 +133,7 @@ def _built_in() -> Source:
 
 
 def prepare(text: Text, source: Source, texts: Path) -> PreparedText:
-    """Write the text and its vocabulary to a folder of `texts`, unless it is there already."""
+    """Write the text and its vocabulary to a folder of `texts`, unless it is there; other text there is refused."""
     sets = text.make(source)
     contents = {**_contents(sets), **source.other_files}
     digest = _digest(contents)
@@ -140,9 +141,20 @@ def prepare(text: Text, source: Source, texts: Path) -> PreparedText:
     with explained(folder, DataError):
         texts.mkdir(parents=True, exist_ok=True)
         with held_in_turn(texts):
-            if not (folder / TOKENIZER).is_file() or _digest(_read_back(folder, contents)) != digest:
-                _write(folder, contents, _learn(sets[TRAIN], source.num_pieces))
-    return PreparedText(folder, digest)
+            _refuse_other(folder, _read_back(folder, contents), digest)
+            if not (folder / TOKENIZER).is_file():
+                learned_from = text.vocabulary(source) if text.vocabulary else sets
+                _write(folder, contents, _learn(learned_from[TRAIN], source.num_pieces))
+    return PreparedText(folder, digest, Tokenizer.load(folder / TOKENIZER).fingerprint)
+
+
+def _refuse_other(folder: Path, kept: Mapping[str, str], digest: str) -> None:
+    """Rows were trained on what is there."""
+    if kept and (before := _digest(kept)) != digest:
+        raise DataError(
+            f"{folder}: the text is {digest[:8]}, was {before[:8]}; take a new folder (-o), or remove this one and "
+            f"make its rows again with --redo"
+        )
 
 
 def _write(folder: Path, contents: Mapping[str, str], tokenizer: Tokenizer) -> None:

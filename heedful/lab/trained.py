@@ -23,5 +23,7 @@ class Trained:
     def translator(self) -> Translator:
         """Its model with its vocabulary."""
         if not (self.run / MODEL).is_dir():
-            raise CheckpointError(f"{self.run / MODEL}: is gone, and something is to be measured of it; use --redo")
+            raise CheckpointError(
+                f"{self.run / MODEL}: is missing, but a measurement needs this model; --redo trains it again"
+            )
         return Translator.load(self.run, device=self.device, engine="torch")

@@ -8,15 +8,15 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from statistics import fmean
 
 from heedful.data.atomic import held
 from heedful.errors import CheckpointError, about, counted
-from heedful.lab.experiment import Experiment, LabRequest, Row, Say, merged
+from heedful.lab.experiment import Experiment, LabRequest, Row, Say, Stop, merged
 from heedful.lab.row_result import RowResult
-from heedful.lab.rows import Job, OnRecord, Stop, kept_result, make_row, with_measures
+from heedful.lab.rows import Job, OnRecord, forget, kept_result, make_row, missing_measures, with_measures
 from heedful.lab.text import PreparedText, prepare, read_source
 
 TEXTS = "texts"
@@ -40,7 +40,7 @@ def _job(experiment: Experiment, row: Row, seed: int, text: PreparedText, reques
     return Job(
         row=row.name,
         seed=seed,
-        layers=(text.layer(has_own_tokenizer="tokenizer" in row.settings), settings),
+        layers=(text.layer(), settings),
         text=text,
         output=request.output,
         device=request.device,
@@ -77,14 +77,14 @@ def results_of(jobs: Sequence[Job], *, say: Say, on_record: OnRecord, stop: Stop
 
     A row that another process is making is put off, so that the same command can be started once for each core.
     """
-    results, waiting = _kept(jobs, say)
+    results, waiting = _finished(jobs, say)
     time_left, num_put_off = TimeLeft.of_results(results), 0
     while waiting and not stop():
         job = waiting.popleft()
         try:
             with _held(job):
                 result = kept_result(job) or _made(job, waiting, time_left, say=say, on_record=on_record, stop=stop)
-                result = result and with_measures(job, result, say=say)
+                result = result and with_measures(job, result, say=say, stop=stop)
         except RowInUseError:
             waiting.append(job)
             num_put_off += 1
@@ -98,13 +98,13 @@ def results_of(jobs: Sequence[Job], *, say: Say, on_record: OnRecord, stop: Stop
     return results, not waiting
 
 
-def _kept(jobs: Sequence[Job], say: Say) -> tuple[list[RowResult], deque[Job]]:
-    """The results that are there, and the rows that are not."""
+def _finished(jobs: Sequence[Job], say: Say) -> tuple[list[RowResult], deque[Job]]:
+    """The results that are there with all their measures, and the other rows."""
     kept = [(job, kept_result(job)) for job in jobs]
-    results = [with_measures(job, result, say=say) for job, result in kept if result]
-    if results:
-        say(f"{len(results)} of {counted(len(jobs), 'row')} are there already")
-    return results, deque(job for job, result in kept if result is None)
+    finished = {job.name: result for job, result in kept if result and not missing_measures(job, result)}
+    if finished:
+        say(f"{len(finished)} of {counted(len(jobs), 'row')} are there already")
+    return [*finished.values()], deque(job for job in jobs if job.name not in finished)
 
 
 def _made(
@@ -121,7 +121,16 @@ class RowInUseError(CheckpointError):
 
 def _held(job: Job) -> AbstractContextManager[None]:
     job.lock.parent.mkdir(parents=True, exist_ok=True)
-    return held(job.lock, RowInUseError(f"{job.lock}: another process is making this row"))
+    return held(job.lock, RowInUseError(f"{job.lock}: another process is making this row; wait for it"))
+
+
+def forget_all(jobs: Sequence[Job]) -> None:
+    """Remove what these rows have left; nothing is removed if another process is making one of them."""
+    with ExitStack() as locks:
+        for job in jobs:
+            locks.enter_context(_held(job))
+        for job in jobs:
+            forget(job)
 
 
 def _wait_if_all(waiting: Sequence[Job], num_put_off: int, say: Say) -> None:

@@ -6,7 +6,20 @@ from collections import Counter
 from itertools import pairwise
 
 from heedful.data.text_files import SentencePair
-from heedful.lab.bottleneck import BOTTLENECK, EDGES, LONG, LONGEST, TEST, joined, joined_sets
+from heedful.lab.bottleneck import (
+    ATTENTION,
+    BOTTLENECK,
+    DROP,
+    EDGES,
+    LONG,
+    LONGEST,
+    ONE_VECTOR,
+    SHORT,
+    TEST,
+    drop,
+    joined,
+    joined_sets,
+)
 from heedful.lab.by_length import LENGTHS, words
 from heedful.lab.text import Source
 
@@ -38,7 +51,21 @@ def test_what_is_measured_on_is_held_out() -> None:
     assert len(sets[TEST]) == 1_000
 
 
-def test_the_claim_is_about_a_group_that_is_measured() -> None:
-    edges = [f"{low + 1}-{high}" for low, high in pairwise(EDGES)]
-    assert LONG == "31-40" == edges[-2]
-    assert f"{LENGTHS}.BLEU {LONG}" in BOTTLENECK.metrics
+def test_of_a_small_text_nothing_is_both_trained_and_tested_on() -> None:
+    sets = joined_sets(Source("any", pairs(1_000), pairs(50), num_pairs=1_000, num_pieces=400))
+    trained, tested = ({word for pair in sets[name] for word in pair.target.split()} for name in ("train", TEST))
+    assert (len(trained), len(tested)) == (750, 250)
+    assert not trained & tested
+
+
+def test_the_claim_is_about_the_drop_between_two_groups_that_are_measured() -> None:
+    groups = {f"{low + 1}-{high}" for low, high in pairwise(EDGES)}
+    assert {SHORT, LONG} <= groups
+    assert drop({f"BLEU {SHORT}": 30.0, f"BLEU {LONG}": 18.0}) == {DROP: 12.0}
+    assert drop({f"BLEU {SHORT}": 30.0}) == {}
+    assert f"{LENGTHS}.{DROP}" in BOTTLENECK.metrics
+
+
+def test_two_rows_differ_in_attention_alone() -> None:
+    one, other = (BOTTLENECK.row(name).settings["model"] for name in (ATTENTION, ONE_VECTOR))
+    assert {name for name in {**one, **other} if one.get(name) != other.get(name)} == {"attention"}

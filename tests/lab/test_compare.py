@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import random
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -140,6 +141,18 @@ def test_the_report_has_differences_over_seeds_and_within_a_seed_and_curves(
     assert [(row["variant"], row["seed"]) for row in rows] == [(run.variant, str(run.seed)) for run in runs]
     assert float(rows[0]["BLEU test.de"]) == runs[0].card.evaluations[0].report.bleu.value
     assert "Within a seed" in text_of(runs)
+
+
+@pytest.mark.slow
+def test_perplexities_of_other_pieces_are_not_compared(done: tuple[CompareRequest, list[ComparedRun]]) -> None:
+    def deltas(runs: list[ComparedRun]) -> list[str]:
+        (summary,) = (section.rows for section in sections(runs) if section.title == "Validation and cost")
+        return [row[summary[0].index("Δ, %")] for row in summary[1:]]
+
+    _, runs = done
+    assert "not comparable" not in " ".join(deltas(runs))
+    others = [replace(run, vocabulary="other") if "+" in run.variant else run for run in runs]
+    assert deltas(others) == ["", "other pieces: not comparable"]
 
 
 @pytest.mark.slow

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import random
 import re
 import shutil
 import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -216,7 +220,7 @@ def test_what_an_experiment_measures_besides_is_measured_once_also_of_older_resu
     assert len(asked) == 4
     shutil.rmtree(tmp_path / "lab" / "runs")
     with pytest.raises(
-        CheckpointError, match=r"base-1/model: is gone, and something is to be measured of it; use --redo"
+        CheckpointError, match=r"base-1/model: is missing, but a measurement needs this model; --redo trains it again"
     ):
         run(tmp_path / "lab", data, measures={"more": lambda each: {"blocks": float(each.translator() is None)}})
 
@@ -227,6 +231,62 @@ class KilledError(Exception):
 
 def kill() -> None:
     raise KilledError
+
+
+def test_an_infinite_measure_is_left_out_and_its_result_can_be_used_again(
+    lab: Path, data: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(lab, tmp_path / "lab")
+    claim = Claim(row="h1", metric="any.perplexity", expected="higher", source="none")
+    changes: dict[str, Any] = {
+        "measures": {"any": lambda _: {PERPLEXITY: math.inf, "words": 2.0}},
+        "claims": (claim,),
+    }
+    for _ in range(2):
+        done = run(tmp_path / "lab", data, **changes)
+        assert [each.measured for each in done.findings.judged] == [
+            "1 head: no value with every seed; 2 heads: no value with every seed"
+        ]
+    assert result(tmp_path / "lab", "h1", 1).measured == {"any": {"words": 2.0}}
+
+
+def test_a_stop_ends_a_lab_before_the_next_measurement(lab: Path, data: Path, tmp_path: Path) -> None:
+    shutil.copytree(lab, tmp_path / "lab")
+    asked: list[str] = []
+
+    def measure(trained: Trained) -> dict[str, float]:
+        asked.append(trained.run.name)
+        return {"n": 1.0}
+
+    watch = Watch()
+    watch.stop = lambda: len(asked) == 1  # type: ignore[method-assign]
+    done = run(tmp_path / "lab", data, watch=watch, measures={"one": measure, "two": measure})
+    assert not done.is_whole
+    assert asked == ["base-1"]
+    assert result(tmp_path / "lab", BASE, 1).measured == {"one": {"n": 1.0}}
+
+
+def test_a_row_that_is_being_measured_elsewhere_is_put_off(
+    lab: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(lab, tmp_path / "lab")
+    path = next((tmp_path / "lab").glob("rows/*/base-1.json"))
+    other = ExitStack()
+    other.enter_context(held(path.with_name(".base-1.lock"), CheckpointError("it is ours")))
+    asked: list[str] = []
+
+    def measure(trained: Trained) -> dict[str, float]:
+        asked.append(trained.run.name)
+        return {"n": 1.0}
+
+    def finish(_: float) -> None:
+        measured = msgspec.structs.replace(result(tmp_path / "lab", BASE, 1), measured={"one": {"n": 1.0}})
+        row_result.save(path, measured)
+        other.close()
+
+    monkeypatch.setattr("heedful.lab.training_rows.time.sleep", finish)
+    assert run(tmp_path / "lab", data, measures={"one": measure}).is_whole
+    assert sorted(asked) == ["base-2", "h1-1", "h1-2"]
 
 
 def test_a_killed_lab_goes_on_from_the_last_checkpoint_and_ends_as_if_nothing_had_happened(
@@ -244,12 +304,45 @@ def test_a_killed_lab_goes_on_from_the_last_checkpoint_and_ends_as_if_nothing_ha
         assert result(tmp_path, row, 1).curve == result(lab, row, 1).curve
 
 
+ALONE = """
+import sys
+from heedful.cli.main import commands
+from heedful.lab import catalogue, report
+from tests.lab.test_lab import EXPERIMENT
+report.missing = list  # matplotlib: a second for the pictures
+catalogue.EXPERIMENTS = (EXPERIMENT,)
+commands(sys.argv[1:])
+"""
+
+
+def process(output: Path, data: Path) -> subprocess.Popen[bytes]:
+    """`heedful lab small` in a process of its own."""
+    words = ["lab", "small", "--data", str(data), "--seeds", "1", "-o", str(output), "--device", "cpu"]
+    return subprocess.Popen([sys.executable, "-c", ALONE, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def test_of_a_process_that_was_killed_two_others_finish_the_rows_as_if_nothing_had_happened(
+    lab: Path, tmp_path: Path, data: Path
+) -> None:
+    """kill -9 after the first checkpoint; then the same command twice at the same time."""
+    with process(tmp_path, data) as killed:
+        while not any(tmp_path.glob("runs/*/*/checkpoints/step-*")):
+            assert killed.poll() is None
+            time.sleep(0.002)
+        killed.kill()
+    assert len([*tmp_path.glob("rows/*/*.json")]) < 2
+    with process(tmp_path, data) as one, process(tmp_path, data) as other:
+        assert [one.wait(), other.wait()] == [0, 0]
+    for row in (BASE, "h1"):
+        assert result(tmp_path, row, 1).curve == result(lab, row, 1).curve
+
+
 def test_a_stopped_lab_reports_what_it_has_and_says_how_long_the_rest_takes(tmp_path: Path, data: Path) -> None:
     watch = Watch(stop_after=6)
     done = run(tmp_path, data, watch=watch)
     assert not done.is_whole
     assert "| base |" in done.report.read_text(encoding="utf-8")
-    assert {each.measured for each in done.findings.judged} == {"too few seeds"}
+    assert done.findings.judged == (), "a verdict from fewer seeds would be another test"
     told = [line for line in watch.said if " to make, now " in line]
     assert told[0] == "4 rows to make, now base, seed 1; time left: known after the first row"
     assert re.fullmatch(r"3 rows to make, now h1, seed 1; about \d+ seconds? left", told[1])
@@ -301,8 +394,10 @@ def test_a_lab_of_other_text_is_refused(own: Path, data: Path, tmp_path: Path) -
     other.mkdir()
     for path in data.iterdir():
         (other / path.name).write_text(path.read_text(encoding="utf-8") + "ba\n", encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"the text is \w{8}, was \w{8}"):
+    run(own, data)
+    with pytest.raises(DataError, match=r"the text is \w{8}, was \w{8}"):
         run(own, other)
+    assert run(own, data).is_whole, "the text that the rows were trained on is still there"
 
 
 @pytest.mark.parametrize(
@@ -338,6 +433,18 @@ def test_a_row_is_made_again_on_request(own: Path, data: Path) -> None:
         forget_rows([EXPERIMENT], request, ["h2"])
 
 
+def test_a_row_that_another_process_makes_is_not_removed_nor_any_other(own: Path, data: Path) -> None:
+    before = sorted(path.name for path in own.glob("rows/*/*.json"))
+    request = LabRequest(own, data, seeds=(1, 2), device="cpu")
+    lock = next(own.glob("rows/*")) / ".h1-2.lock"
+    with (
+        held(lock, CheckpointError("it is ours")),
+        pytest.raises(CheckpointError, match="another process is making this row"),
+    ):
+        forget_rows([EXPERIMENT], request, ["base", "h1"])
+    assert sorted(path.name for path in own.glob("rows/*/*.json")) == before
+
+
 def test_a_result_that_cannot_be_written_costs_no_training(
     own: Path, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -355,7 +462,7 @@ def test_a_result_that_cannot_be_written_costs_no_training(
     assert any(f"going on from step {STEPS}" in line for line in watch.said)
 
 
-def test_a_row_that_diverges_is_a_result_without_scores_and_the_worse_one(
+def test_a_row_that_diverges_is_a_result_without_scores_and_no_verdict(
     own: Path, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def diverging(*_: object, **__: object) -> None:
@@ -366,8 +473,8 @@ def test_a_row_that_diverges_is_a_result_without_scores_and_the_worse_one(
     monkeypatch.setattr(rows, "carry_out", diverging)
     done = run(own, data)
     assert [(each.measured, each.verdict) for each in done.findings.judged] == [
-        ("diverged with every seed", "agrees"),
-        ("diverged with every seed", "disagrees"),
+        ("1 head: diverged with every seed", "cannot be told"),
+        ("1 head: diverged with every seed", "cannot be told"),
     ]
     assert "1 (diverged), 2 (diverged)" in done.report.read_text(encoding="utf-8")
 
@@ -419,7 +526,13 @@ def test_speeds_are_those_of_real_steps_with_and_without_fast_modules(
     found = speeds.measure_speeds(EXPERIMENT, request, lambda _: None)
     assert set(found.seconds_per_step) == {"base", "base, plain torch", "h1", "h1, plain torch"}
     assert all(0 < value < 10 for value in found.seconds_per_step.values())
-    assert speeds.load_speeds(own / "small") == found
+    loaded = speeds.load_speeds(own / "small")
+    assert msgspec.json.encode(loaded) == msgspec.json.encode(found)
+    assert loaded
+    assert speeds.is_timed(loaded, result(own, "h1", 2))
+    wider: Layer = {**SMALL, "model": {**SMALL["model"], "d_ff": 48}}
+    other = msgspec.structs.replace(result(own, "h1", 2), settings=wider)
+    assert not speeds.is_timed(loaded, other)
 
 
 def test_quick_has_fewer_rows_fewer_steps_and_no_verdict(tmp_path: Path) -> None:

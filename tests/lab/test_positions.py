@@ -5,7 +5,7 @@ from __future__ import annotations
 from heedful.data.text_files import SentencePair
 from heedful.lab.by_length import LENGTHS, curves_by_length, groups
 from heedful.lab.chart import Curves
-from heedful.lab.positions import LONG, edges, short_sets
+from heedful.lab.positions import LONG, MIXED, edges, mixed_sets, short_sets
 from heedful.lab.text import Source
 from tests.lab.results import row_result
 
@@ -29,6 +29,15 @@ def test_training_and_validation_are_short_and_what_is_measured_on_is_longer_and
     assert (len(sets["train"]), len(sets[LONG])) == (500, 1_000)
     assert not set(sets["train"]) & set(sets[LONG])
     assert [*sets[LONG]] == [each for each in TRAIN if 13 <= len(each.source.split()) <= 30][-1_000:]
+
+
+def test_the_control_trains_on_all_lengths_has_the_same_pieces_and_is_measured_on_the_same_text() -> None:
+    short, mixed = short_sets(SOURCE), mixed_sets(SOURCE)
+    assert lengths([*mixed["train"]]) == set(range(1, 31))
+    assert len(mixed["train"]) == len(short["train"])
+    assert (mixed["valid"], mixed[LONG]) == (short["valid"], short[LONG])
+    assert not {pair.source for pair in mixed["train"]} & {pair.source for pair in mixed[LONG]}
+    assert MIXED.vocabulary is short_sets
 
 
 def test_every_sentence_is_in_one_group_by_its_length() -> None:

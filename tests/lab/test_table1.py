@@ -117,6 +117,7 @@ def test_a_lab_measures_each_row_once_and_reports_it(tmp_path: Path, monkeypatch
     assert "| self-attention: O(n²·d) operations | n^2.00 d^1.00 | n^2.00 d^1.00 | agrees |" in report
     assert "`heedful lab table1 --quick`" in report
     assert {path.name for path in (tmp_path / "table1").glob("*.svg")} >= {"operations-by-n.svg", "path-by-n.svg"}
+    assert table1.measure(request, print, lambda: True) is None
     for measure in ("layer_cost", "path_length"):
         monkeypatch.delattr(table1, measure)
     assert run() == report

@@ -11,7 +11,7 @@ from heedful.data.text_files import SentencePair
 from heedful.data.tokenizer import Tokenizer
 from heedful.errors import DataError
 from heedful.lab import text
-from heedful.lab.text import PLAIN, Source, Text, find_text, prepare, read_source, usual_sets
+from heedful.lab.text import PLAIN, Pairs, Source, Text, find_text, prepare, read_source, usual_sets
 
 WORDS = ["der", "die", "das", "ein", "kein", "Haus", "Hund", "Baum"]
 PAIRS = [SentencePair(f"{a} {b}", f"{b} {a}") for a in WORDS for b in WORDS]
@@ -29,13 +29,20 @@ def test_the_first_pairs_are_trained_on_and_the_validation_text_is_whole(tmp_pat
     assert Tokenizer.load(folder / "tokenizer.model").vocab_size <= 304
 
 
-def test_text_that_is_there_stays_and_other_text_has_another_digest(tmp_path: Path) -> None:
+def test_text_that_is_there_stays(tmp_path: Path) -> None:
     first = prepare(PLAIN, source(), tmp_path)
     before = (first.folder / "tokenizer.model").stat().st_mtime_ns
     assert prepare(PLAIN, source(), tmp_path) == first
     assert (first.folder / "tokenizer.model").stat().st_mtime_ns == before
-    other = prepare(PLAIN, source(39), tmp_path)
-    assert (other.folder, other.digest == first.digest) == (first.folder, False)
+
+
+def test_other_text_in_the_folder_is_refused_and_the_first_stays(tmp_path: Path) -> None:
+    first = prepare(PLAIN, source(), tmp_path)
+    before = (first.folder / "train.en").read_bytes()
+    with pytest.raises(DataError, match=r"words: the text is \w{8}, was \w{8}; take a new folder \(-o\)"):
+        prepare(PLAIN, source(39), tmp_path)
+    assert (first.folder / "train.en").read_bytes() == before
+    assert prepare(PLAIN, source(), tmp_path) == first
 
 
 def test_another_text_of_the_same_source_has_a_folder_of_its_own(tmp_path: Path) -> None:
@@ -45,11 +52,21 @@ def test_another_text_of_the_same_source_has_a_folder_of_its_own(tmp_path: Path)
     assert len((prepared.folder / "long.en").read_text(encoding="utf-8").splitlines()) == 10
 
 
-def test_a_row_names_the_shared_vocabulary_or_learns_its_own(tmp_path: Path) -> None:
+def test_a_text_may_have_the_pieces_of_another(tmp_path: Path) -> None:
+    def last_pairs(source: Source) -> dict[str, Pairs]:
+        return {**usual_sets(source), "train": source.train[25:]}
+
+    texts = PLAIN, Text("last", last_pairs, vocabulary=usual_sets), Text("own", last_pairs)
+    plain, last, own = (prepare(text, source(), tmp_path) for text in texts)
+    assert plain.vocabulary == last.vocabulary != own.vocabulary
+    assert plain.digest != last.digest == own.digest
+
+
+def test_all_rows_name_the_shared_vocabulary(tmp_path: Path) -> None:
     prepared = prepare(PLAIN, source(), tmp_path)
     assert prepared.layer()["tokenizer"] == {"model": str(prepared.folder / "tokenizer.model")}
     assert prepared.layer()["data"]["valid_target"] == [str(prepared.folder / "valid.de")]
-    assert "tokenizer" not in prepared.layer(has_own_tokenizer=True)
+    assert prepared.vocabulary == Tokenizer.load(prepared.folder / "tokenizer.model").fingerprint
 
 
 def test_packed_files_are_found_and_a_missing_one_is_one_line(tmp_path: Path) -> None:
