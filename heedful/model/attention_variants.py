@@ -1,8 +1,7 @@
 """Attention as a layer has it: equation 1, or what experiments put in its place; docs/paper.md lists it.
 
-The settings `compatibility`, `positions`, `projections`, `attention_radius` and `attention_dropout` choose. What is not
-equation 1 computes all weights and needs memory for them; torch's own kernel for equation 1 does not. Nothing here
-knows tokens.
+The settings `compatibility`, `positions`, `projections`, `attention_radius` and `attention_dropout` choose. Every
+variant stores all attention weights; torch's kernel for equation 1 does not. Nothing here knows tokens.
 """
 
 from __future__ import annotations
@@ -112,7 +111,7 @@ class VariedAttention(Equation1):
         return self.values(self.dropout(weights_HLM), value_HMK, pairs), weights_HLM
 
     def turned(self, x_HLK: Tensor, position_L: Tensor, longest: int) -> Tensor:
-        """What queries and keys become by where they stand."""
+        """Encode positions into queries or keys; by default do nothing."""
         return x_HLK
 
     def scores(self, query_HLK: Tensor, key_HMK: Tensor, pairs: Pairs | None) -> Tensor:
@@ -175,11 +174,12 @@ class RotaryPositions(VariedAttention):
         self.angles = SinusoidalPositions(config.head_d_k)
 
     def turned(self, x_HLK: Tensor, position_L: Tensor, longest: int) -> Tensor:
-        table_LK: Tensor = self.angles(position_L, longest, x_HLK)
+        wide_HLK = x_HLK.to(torch.promote_types(x_HLK.dtype, torch.float32))  # 16 bits would blur far positions
+        table_LK: Tensor = self.angles(position_L, longest, wide_HLK)
         sine_LI, cosine_LI = table_LK.unflatten(-1, (-1, 2)).unbind(-1)
-        even_HLI, odd_HLI = x_HLK.unflatten(-1, (-1, 2)).unbind(-1)
+        even_HLI, odd_HLI = wide_HLK.unflatten(-1, (-1, 2)).unbind(-1)
         turned_HLI2 = (even_HLI * cosine_LI - odd_HLI * sine_LI, even_HLI * sine_LI + odd_HLI * cosine_LI)
-        return torch.stack(turned_HLI2, dim=-1).flatten(-2)
+        return torch.stack(turned_HLI2, dim=-1).flatten(-2).to(x_HLK.dtype)
 
     def turn_(self, query_HLK: Tensor, key_value_HLC: Tensor, pairs: Pairs) -> None:
         for x_HLK in (query_HLK, key_value_HLC[..., : query_HLK.size(-1)]):

@@ -43,8 +43,9 @@ class Experts(nn.Module):
         return [expert for expert in self.experts if isinstance(expert, FeedForward)]
 
     def gates(self, x_TD: Tensor) -> Tensor:
-        """G(x)."""
-        scores_TG: Tensor = self.W_g(x_TD)
+        """G(x), in the precision of W_g: under autocast, too, search and training choose the same experts."""
+        with torch.autocast(x_TD.device.type, enabled=False):
+            scores_TG: Tensor = self.W_g(x_TD.to(self.W_g.weight.dtype))
         largest_T2, number_T2 = scores_TG.topk(CHOSEN, dim=-1)
         gates_T2 = largest_T2.softmax(dim=-1)
         return gates_T2.new_zeros(scores_TG.shape).scatter(-1, number_T2, gates_T2)

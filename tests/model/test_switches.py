@@ -224,12 +224,19 @@ def test_without_vectors_relative_positions_are_none() -> None:
 
 
 def test_rotary_positions_turn_pairs_of_columns_as_complex_numbers() -> None:
-    """Equation 13 there: the pair x_2i + x_2i+1 · √-1 times e^(√-1 · pos · θ_i)."""
+    """Equation 12 there: the pair x_2i + x_2i+1 · √-1 times e^(√-1 · pos · θ_i)."""
     variant = RotaryPositions(ModelConfig(d_model=12, num_heads=2, d_k=6, positions="rotary")).double()
     x_HLK = torch.randn(2, 9, 6).double()
     angles_LI = torch.outer(torch.arange(9), 10000 ** (-2 * torch.arange(3).double() / 6))
     turned_HLI = torch.view_as_complex(x_HLK.unflatten(-1, (3, 2))) * torch.polar(torch.ones(9, 3).double(), angles_LI)
     same(variant.turned(x_HLK, torch.arange(9), 9), torch.view_as_real(turned_HLI).flatten(-2))
+
+
+def test_in_16_bits_queries_and_keys_are_turned_in_32() -> None:
+    variant = RotaryPositions(ModelConfig(d_model=12, num_heads=2, d_k=6, positions="rotary"))
+    x_HLK = torch.randn(2, 900, 6).bfloat16()
+    turned_HLK = variant.turned(x_HLK.float(), torch.arange(900), 900)
+    assert torch.equal(variant.turned(x_HLK, torch.arange(900), 900), turned_HLK.bfloat16())
 
 
 @pytest.mark.parametrize("kind", [AdditiveAttention, RelativePositions, RotaryPositions])
@@ -390,6 +397,13 @@ def test_a_token_goes_through_the_two_experts_that_its_gates_prefer() -> None:
         same(output_D, share * experts.networks[one](x_D) + (1 - share) * experts.networks[two](x_D))
         chosen |= {one, two}
     assert chosen == {0, 1, 2, 3}
+
+
+def test_in_mixed_precision_the_gates_have_the_bits_of_float32() -> None:
+    experts, x_TD = random_experts().float(), torch.randn(50, 16)
+    with torch.autocast("cpu", torch.bfloat16):
+        mixed_TG = experts.gates(x_TD)
+    assert torch.equal(mixed_TG, experts.gates(x_TD))
 
 
 def test_an_expert_that_nobody_takes_has_a_gradient_of_zero() -> None:
