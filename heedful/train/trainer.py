@@ -173,11 +173,16 @@ class Trainer:
 
 def make_optimizer(model: TranslationModel, weight_decay: float) -> torch.optim.Adam:
     """Adam as in §5.3; with `train.weight_decay`, not in the paper, a step also shrinks matrices by rate × decay."""
-    matrices = [parameter for parameter in model.parameters() if parameter.dim() > 1]
-    others = [parameter for parameter in model.parameters() if parameter.dim() <= 1]
+    matrices = [parameter for parameter in model.parameters() if is_matrix(parameter)]
+    others = [parameter for parameter in model.parameters() if not is_matrix(parameter)]
     groups: list[dict[str, Any]] = [{"params": matrices, "weight_decay": weight_decay}, {"params": others}]
     fused = model.device.type != "mps"
     return torch.optim.Adam(groups, lr=0.0, betas=ADAM_BETAS, eps=ADAM_EPS, fused=fused, decoupled_weight_decay=True)
+
+
+def is_matrix(parameter: Tensor) -> bool:
+    """Whether it has two dimensions at least; a column of gains, stored as X × 1, is a vector."""
+    return parameter.squeeze().dim() > 1
 
 
 def resolved_precision(train: TrainConfig, device: torch.device) -> str:

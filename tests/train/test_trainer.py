@@ -9,6 +9,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from heedful.baselines.convs2s import ConvS2S
+from heedful.config.baseline_settings import ConvS2SConfig
 from heedful.config.setting_layers import resolve
 from heedful.config.settings import Config
 from heedful.errors import CheckpointError
@@ -16,7 +18,7 @@ from heedful.model.transformer import Transformer
 from heedful.train.batching import Batch, make_batch, step_batches
 from heedful.train.processes import World
 from heedful.train.running_sums import Sums, Totals
-from heedful.train.trainer import Trainer
+from heedful.train.trainer import Trainer, make_optimizer
 from tests.memory_shards import random_shards
 from tests.narrowed import as_transformer
 
@@ -64,6 +66,16 @@ def test_weight_decay_shrinks_matrices_by_rate_times_decay_and_nothing_else() ->
     for name, weight in plain.model.state_dict().items():
         shrunk = plain.learning_rate(1) * 0.5 * begin[name] if weight.dim() > 1 else 0
         torch.testing.assert_close(after[name], weight - shrunk, atol=1e-12, rtol=0)
+
+
+def test_gains_that_are_stored_as_a_column_do_not_shrink() -> None:
+    model = ConvS2S(ConvS2SConfig(d_model=8, num_layers=1), 50)
+    names = {parameter: name.split(".")[-1] for name, parameter in model.named_parameters()}
+    groups = make_optimizer(model, weight_decay=0.5).param_groups
+    assert [group["weight_decay"] for group in groups] == [0.5, 0]
+    shrinks, stays = ({names[parameter] for parameter in group["params"]} for group in groups)
+    assert shrinks == {"v_XD", "positions_LF", "words_VF", "target_words_VF"}
+    assert stays == {"g_X1", "bias_X"}
 
 
 def test_each_step_uses_the_rate_of_its_number() -> None:
