@@ -1,1 +1,1 @@
-"""The systems that the paper argues against, one file each. They know no text, no training and no GPUs."""
+"""The systems that the paper argues against, a family each. They know no text, no training and no GPUs."""

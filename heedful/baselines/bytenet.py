@@ -1,8 +1,8 @@
 """ByteNet (Kalchbrenner 2016): dilated convolutions, the decoder's masked, and no attention.
 
 The encoder keeps the resolution of the source: its output has a vector for each place. The decoder stands on it: at
-place t it reads the encoder's output at place t, and its own last token. As the target may be longer than the source,
-the encoder goes on behind the source's end, to the unfolded length a |s| + b. Beyond that the decoder reads zeros.
+place t it reads the encoder's output at place t, and its own last token. The target may be longer, so the encoder
+continues past the source's end, up to a·|s| + b places (the unfolded length). Beyond that the decoder reads zeros.
 
 C are the channels of the convolutions, half of D. U are the places of all unfolded sources.
 """
@@ -66,7 +66,7 @@ class ByteNet(TranslationModel):
     def decode(self, target_in: Packed, memory: Memory) -> Tensor:
         """The target shifted right, stacked on the memory → what the last product reads."""
         places = Places.of(target_in.self_layout.query_offsets_N, target_in.tokens_T.numel())
-        last_TD = self.target_embedding(target_in.tokens_T) * (target_in.positions_T > 0)[:, None]
+        last_TD = self.target_embedding(target_in.tokens_T).masked_fill((target_in.positions_T == 0)[:, None], 0.0)
         x_TD = last_TD + places.look_up(memory.hidden_SD, memory.offsets_N)
         for block in self.decoder:
             x_TD = block(x_TD, places)
@@ -151,8 +151,9 @@ class ByteNetDecoder:
         """The last token, and the memory at its place."""
         memory_NMD, position_N1 = state.sentence["memory"], state.position_N[:, None]
         slot_N1, last = torch.arange(len(position_N1), device=self.model.device)[:, None], memory_NMD.size(1) - 1
-        memory_N1D = memory_NMD[slot_N1, position_N1.clamp(max=last)] * (position_N1 <= last)[:, :, None]
-        token_NWD = self.model.target_embedding(ids_R.view(-1, state.num_beams)) * (position_N1 > 0)[:, :, None]
+        memory_N1D = memory_NMD[slot_N1, position_N1.clamp(max=last)].masked_fill((position_N1 > last)[..., None], 0.0)
+        token_NWD = self.model.target_embedding(ids_R.view(-1, state.num_beams))
+        token_NWD = token_NWD.masked_fill((position_N1 == 0)[..., None], 0.0)
         x_RD: Tensor = (token_NWD + memory_N1D).flatten(0, 1)
         return x_RD
 
@@ -160,7 +161,7 @@ class ByteNetDecoder:
 class Ring:
     """What the B blocks have read at the last P places of each hypothesis, in one step.
 
-    Nothing is moved when a hypothesis goes on from another: `writer` says which of its slot wrote at each place.
+    Selecting a parent moves no cache: `writer` records which hypothesis of the slot wrote each place.
     """
 
     def __init__(self, state: SlotState) -> None:

@@ -91,17 +91,17 @@ class ConvS2S(TranslationModel):
         return self.words_VF if self.W_o is None else self.W_o.weight_XD
 
     def projection_bias(self) -> Tensor | None:
-        """b_o."""
+        """b_o, where the embeddings are not tied."""
         return None if self.W_o is None else self.W_o.bias_X
 
     def new_decoder(self) -> Decoder[Any]:
         """With the last inputs of each convolution for a cache."""
-        return StepDecoder(self)
+        return ConvStepDecoder(self)
 
     @contextmanager
     def recorded_attention(self) -> Iterator[RecordedAttention]:
         """That of each layer over the source."""
-        attentions = [layer.attention for layer in self.decoder.layers if isinstance(layer, DecoderLayer)]
+        attentions = [layer.attention for layer in self.decoder.layers if isinstance(layer, ConvDecoderLayer)]
         for attention in attentions:
             attention.recorder = Recorder()
         try:
@@ -129,7 +129,7 @@ class NormalizedLinear(nn.Module):
 
     @property
     def weight_XD(self) -> Tensor:
-        """W."""
+        """The rows g v / ‖v‖."""
         if self.computed_XD is not None:
             return self.computed_XD
         norm_X1: Tensor = torch.linalg.vector_norm(self.v_XD, dim=1, keepdim=True)
@@ -202,7 +202,7 @@ class ConvEncoder(nn.Module):
         return z_SF
 
 
-class DecoderLayer(nn.Module):
+class ConvDecoderLayer(nn.Module):
     """A convolution over the past, then attention over the source."""
 
     def __init__(self, config: ConvS2SConfig) -> None:
@@ -210,13 +210,16 @@ class DecoderLayer(nn.Module):
         self.convolution = GatedConvolution(config, config.decoder_kernel)
         self.attention = SourceAttention(config)
 
-    def forward(self, x_TD: Tensor, g_TF: Tensor, windows: Windows, source: Source) -> Tensor:
+    def forward(self, x_TD: Tensor, g_TF: Tensor, windows: Windows, source: EncodedSource) -> Tensor:
         h_TD: Tensor = self.attention(self.convolution(x_TD, windows), g_TF, source)
         return h_TD
 
 
 class SourceAttention(nn.Module):
-    """§3.3: d = W_d h + b_d + g, a = softmax(d · z), c = Σ a (z + e) √m, and c is added to h."""
+    """§3.3: d = √½ (W_d h + b_d + g), a = softmax(d · z), c = √m Σ a √½ (z + e), and h becomes √½ (h + W_c c + b_c).
+
+    Which √½ and what of W_c the paper has is in docs/baselines.md.
+    """
 
     def __init__(self, config: ConvS2SConfig) -> None:
         super().__init__()
@@ -224,7 +227,7 @@ class SourceAttention(nn.Module):
         self.W_c = NormalizedLinear(config.d_embedding, config.d_model)
         self.recorder: Recorder | None = None
 
-    def forward(self, h_TD: Tensor, g_TF: Tensor, source: Source) -> Tensor:
+    def forward(self, h_TD: Tensor, g_TF: Tensor, source: EncodedSource) -> Tensor:
         d_TF = balanced_sum(self.W_d(h_TD), g_TF)
         c_TF = source.attend(d_TF, self.recorder)
         return balanced_sum(h_TD, self.W_c(c_TF))
@@ -236,11 +239,11 @@ class ConvDecoder(nn.Module):
     def __init__(self, config: ConvS2SConfig) -> None:
         super().__init__()
         self.W_in = normalized_after_dropout(config, config.d_embedding, config.d_model)
-        self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
+        self.layers = nn.ModuleList(ConvDecoderLayer(config) for _ in range(config.decoder_layers))
         self.W_out = NormalizedLinear(config.d_model, config.d_embedding)
         self.dropout = Dropout(config.dropout)
 
-    def forward(self, g_TF: Tensor, windows: Sequence[Windows], source: Source) -> Tensor:
+    def forward(self, g_TF: Tensor, windows: Sequence[Windows], source: EncodedSource) -> Tensor:
         h_TD = self.W_in(g_TF).to(g_TF.dtype)
         for layer, windows_of_layer in zip(self.layers, windows, strict=True):
             h_TD = layer(h_TD, g_TF, windows_of_layer, source)
@@ -257,7 +260,7 @@ def windows_of(sentences: Packed, offsets: Sequence[int]) -> Windows:
     return partial(places.windows, offsets=offsets)
 
 
-class Source(Protocol):
+class EncodedSource(Protocol):
     """Keys z and values z + e of the source, for the rows of a target."""
 
     def attend(self, d_TF: Tensor, recorder: Recorder | None) -> Tensor:
@@ -265,7 +268,7 @@ class Source(Protocol):
 
 
 class PackedSource:
-    """Of packed sentences."""
+    """The memory of packed sentences, for the packed rows of their targets."""
 
     def __init__(self, keys_values_SX: Tensor, layout: Layout) -> None:
         self.key_S1F, self.value_S1F = keys_values_SX[:, None].chunk(2, dim=-1)
@@ -292,7 +295,7 @@ class PackedSource:
 # ----------------------------------------------------------------------------------------------------- token by token
 
 
-class StepDecoder:
+class ConvStepDecoder:
     """The decoder one token at a time. It sees the weights as they were when it was made."""
 
     def __init__(self, model: ConvS2S) -> None:
@@ -349,7 +352,7 @@ class LastWindow:
 
 
 class PaddedSource:
-    """Of N slots with M places each, for W hypotheses a slot. In a slot without a sentence nothing is to be found."""
+    """Serve N slots of M places to W hypotheses each; attention in an empty slot returns zero."""
 
     def __init__(self, keys_values_NMX: Tensor, is_token_NM: Tensor) -> None:
         self.key_NMF, self.value_NMF = keys_values_NMX.chunk(2, dim=-1)

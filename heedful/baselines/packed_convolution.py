@@ -22,26 +22,26 @@ class Places:
 
     @classmethod
     def of(cls, offsets_N: Tensor, num_rows: int) -> Places:
-        """Those of `num_rows` rows, in sentences that begin at `offsets_N`."""
+        """Locate `num_rows` rows in sentences that begin at `offsets_N`."""
         row_T, offsets_N = torch.arange(num_rows, device=offsets_N.device), offsets_N.long()
         sentence_T = torch.bucketize(row_T, offsets_N[1:], right=True)
         return cls(sentence_T, row_T - offsets_N[sentence_T], offsets_N)
 
     def look_up(self, x_SD: Tensor, offsets_N: Tensor) -> Tensor:
-        """For each row the one at the same place of its sentence in other packed rows; zero behind the end there."""
+        """Return, for each row, the row at the same place in the other packed batch; zero past that sentence's end."""
         row_T, end_T = offsets_N[self.sentence_T] + self.place_T, offsets_N[self.sentence_T + 1]
-        return x_SD.index_select(0, torch.minimum(row_T, end_T - 1)) * (row_T < end_T)[:, None]
+        return x_SD.index_select(0, torch.minimum(row_T, end_T - 1)).masked_fill((row_T >= end_T)[:, None], 0.0)
 
     def shifted(self, x_TC: Tensor, offset: int) -> Tensor:
-        """For each row the one `offset` places further on in its sentence; zero outside of it."""
+        """Return, for each row, the row `offset` places further on in its sentence; zero outside the sentence."""
         if offset == 0:
             return x_TC
         place_T = self.place_T + offset
-        is_inside_T = (place_T >= 0) & (place_T < self.offsets_N.diff()[self.sentence_T])
-        return x_TC.roll(-offset, 0) * is_inside_T[:, None]
+        is_outside_T = (place_T < 0) | (place_T >= self.offsets_N.diff()[self.sentence_T])
+        return x_TC.roll(-offset, 0).masked_fill(is_outside_T[:, None], 0.0)
 
     def windows(self, x_TC: Tensor, offsets: Sequence[int]) -> Tensor:
-        """For each row those at these offsets from it, side by side."""
+        """Concatenate, for each row, the rows at these offsets."""
         return torch.cat([self.shifted(x_TC, offset) for offset in offsets], dim=-1)
 
 
@@ -65,5 +65,5 @@ def centred(kernel: int, dilation: int) -> list[int]:
 
 
 def masked(kernel: int, dilation: int) -> list[int]:
-    """Those of one that does not see what comes later."""
+    """The offsets of a convolution that looks back only."""
     return [dilation * (j - kernel + 1) for j in range(kernel)]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from heedful.baselines.packed_convolution import Places
 from heedful.model.interface import Memory
 from heedful.model.packed import Packed
 
@@ -20,7 +20,7 @@ class Padded:
     is_token_NL: Tensor  # True: the cell holds a token
 
     def pad(self, x_TD: Tensor) -> Tensor:
-        """Rows → table; cells behind the end of a sentence are zero."""
+        """Rows → table; cells after the end of a sentence are zero."""
         cells_PD = x_TD.new_zeros(self.is_token_NL.numel(), *x_TD.shape[1:])
         return cells_PD.index_copy(0, self.cell_of_row_T, x_TD).view(*self.is_token_NL.shape, *x_TD.shape[1:])
 
@@ -31,11 +31,9 @@ class Padded:
 
 def padded(offsets_N: Tensor, longest: int, num_rows: int) -> Padded:
     """The table of sentences that begin at these rows and have at most `longest` tokens each."""
-    lengths_N, row_T = offsets_N.diff().long(), torch.arange(num_rows, device=offsets_N.device)
-    sentence_T = torch.bucketize(row_T, offsets_N[1:], right=True)
-    cell_of_row_T = sentence_T * longest + row_T - offsets_N[sentence_T]
-    is_token_NL = torch.arange(longest, device=offsets_N.device) < lengths_N[:, None]
-    return Padded(cell_of_row_T, is_token_NL)
+    places = Places.of(offsets_N, num_rows)
+    is_token_NL = torch.arange(longest, device=offsets_N.device) < offsets_N.diff()[:, None]
+    return Padded(places.sentence_T * longest + places.place_T, is_token_NL)
 
 
 def padded_sentences(packed: Packed) -> Padded:
@@ -45,7 +43,7 @@ def padded_sentences(packed: Packed) -> Padded:
 
 @dataclass(frozen=True, slots=True)
 class PaddedMemory(Memory):
-    """An encoder's output of sentences of at most `longest` tokens each."""
+    """An encoder's output for sentences of at most `longest` tokens each."""
 
     longest: int
 
@@ -53,14 +51,3 @@ class PaddedMemory(Memory):
         """The output as sentences × positions, and True where there is a token."""
         view = padded(self.offsets_N, self.longest, self.hidden_SD.size(0))
         return view.pad(self.hidden_SD), view.is_token_NL
-
-    def sentence(self, number: int) -> PaddedMemory:
-        """That of one sentence."""
-        alone = Memory.sentence(self, number)
-        return PaddedMemory(alone.hidden_SD, alone.offsets_N, len(alone.hidden_SD))
-
-    @classmethod
-    def joined(cls, memories: Sequence[Memory]) -> PaddedMemory:
-        """Several memories of one sentence each as one of all."""
-        whole = Memory.joined(memories)
-        return cls(whole.hidden_SD, whole.offsets_N, max(len(memory.hidden_SD) for memory in memories))

@@ -19,11 +19,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from heedful.baselines.padded import PaddedMemory
-from heedful.baselines.recurrent_attention import AdditiveAttention, Annotations
-from heedful.baselines.recurrent_cells import Cell, State, new_cell, rows_of
+from heedful.baselines.recurrent_attention import Annotations, BahdanauAttention
+from heedful.baselines.recurrent_cells import Cell, CellState, new_cell, rows_of
 from heedful.baselines.recurrent_decoders import AttendingDecoder, new_decoder
 from heedful.baselines.slot_state import Beginning, SlotState
-from heedful.baselines.time_steps import TimeSteps, time_steps
+from heedful.baselines.time_steps import TimeSteps, directions, time_steps
 from heedful.config.baseline_settings import RecurrentConfig
 from heedful.config.settings import FamilyConfig
 from heedful.model.attention import Recorder
@@ -36,21 +36,7 @@ from heedful.model.packed import Packed
 class RecurrentMemory(PaddedMemory):
     """The annotations of each source token, and the states of each sentence that the decoder begins with."""
 
-    states: Sequence[State]  # layer by layer
-
-    def sentence(self, number: int) -> RecurrentMemory:
-        """That of one sentence."""
-        alone = PaddedMemory.sentence(self, number)
-        states = [tuple(part_ND[number : number + 1] for part_ND in state) for state in self.states]
-        return RecurrentMemory(alone.hidden_SD, alone.offsets_N, alone.longest, states)
-
-    @classmethod
-    def joined(cls, memories: Sequence[Memory]) -> RecurrentMemory:
-        """Several memories of one sentence each as one of all."""
-        whole = PaddedMemory.joined(memories)
-        layers = zip(*(memory.states for memory in memories if isinstance(memory, RecurrentMemory)), strict=True)
-        states = [tuple(map(torch.cat, zip(*layer, strict=True))) for layer in layers]
-        return cls(whole.hidden_SD, whole.offsets_N, whole.longest, states)
+    states: Sequence[CellState]  # layer by layer
 
 
 class Recurrent(TranslationModel):
@@ -79,7 +65,7 @@ class Recurrent(TranslationModel):
                 nn.init.xavier_uniform_(module.weight)
                 if module.bias is not None:
                     nn.init.zeros_(module.bias)
-            elif isinstance(module, AdditiveAttention):
+            elif isinstance(module, BahdanauAttention):
                 nn.init.uniform_(module.v_D, -(self.config.d_model**-0.5), self.config.d_model**-0.5)
         for cell in (module for module in self.modules() if isinstance(module, Cell)):
             for product in cell.of_state():
@@ -89,7 +75,7 @@ class Recurrent(TranslationModel):
     def encode(self, source: Packed) -> RecurrentMemory:
         """Source tokens → annotations, and the states that the decoder begins with."""
         offsets_N = source.self_layout.query_offsets_N
-        with self._in_its_own_precision():
+        with self.in_its_own_precision():
             x_SD = self.source_dropout(self._embedded(source.tokens_T))
             annotations_SC, states = self.encoder(x_SD, offsets_N)
         return RecurrentMemory(annotations_SC, offsets_N, source.longest, states)
@@ -98,7 +84,7 @@ class Recurrent(TranslationModel):
         """The target shifted right, and the memory → a vector for each word, of which the logits are made."""
         assert isinstance(memory, RecurrentMemory), "what this model's encoder gives"
         steps = time_steps(target_in.self_layout.query_offsets_N)
-        with self._in_its_own_precision():
+        with self.in_its_own_precision():
             words_TD = self.target_dropout(self.words(target_in.tokens_T, target_in.positions_T))
             states = [rows_of(state, steps.sentence_N) for state in self.decoder.begin(memory.states)]
             vectors_TD: Tensor = self.output_dropout(self.decoder(words_TD, steps, memory, states))
@@ -111,7 +97,8 @@ class Recurrent(TranslationModel):
     def _embedded(self, tokens_T: Tensor) -> Tensor:
         return F.embedding(tokens_T, self.embedding_VD) * math.sqrt(self.config.d_model)
 
-    def _in_its_own_precision(self) -> AbstractContextManager[None]:
+    def in_its_own_precision(self) -> AbstractContextManager[None]:
+        """Within this context autocast is off."""
         return torch.autocast(self.device.type, enabled=False)
 
     def logits(self, hidden_TD: Tensor) -> Tensor:
@@ -124,7 +111,7 @@ class Recurrent(TranslationModel):
 
     def new_decoder(self) -> Decoder[Any]:
         """With the states of each hypothesis for a cache."""
-        return StepDecoder(self)
+        return RecurrentStepDecoder(self)
 
     @contextmanager
     def recorded_attention(self) -> Iterator[RecordedAttention]:
@@ -145,21 +132,21 @@ class Encoder(nn.Module):
     def __init__(self, config: RecurrentConfig) -> None:
         super().__init__()
         widths = [config.d_model, *[config.annotation_width] * (config.num_layers - 1)]
-        self.layers = nn.ModuleList(EncoderLayer(config, width) for width in widths)
+        self.layers = nn.ModuleList(RecurrentLayer(config, width) for width in widths)
         self.from_the_end = (False, True) if config.is_bidirectional else (config.reverses_source,)
         self.dropout = Dropout(config.dropout)
 
-    def forward(self, x_SD: Tensor, offsets_N: Tensor) -> tuple[Tensor, list[State]]:
+    def forward(self, x_SD: Tensor, offsets_N: Tensor) -> tuple[Tensor, list[CellState]]:
         """The annotations, and for each layer the state that the decoder's layer begins with."""
-        directions = [time_steps(offsets_N, from_the_end=each) for each in self.from_the_end]
-        states: list[State] = []
+        steps = directions(offsets_N, self.from_the_end)
+        states: list[CellState] = []
         for layer in self.layers:
-            x_SD, state = layer(self.dropout(x_SD) if states else x_SD, directions)
+            x_SD, state = layer(self.dropout(x_SD) if states else x_SD, steps)
             states.append(state)
         return x_SD, states
 
 
-class EncoderLayer(nn.Module):
+class RecurrentLayer(nn.Module):
     """A cell for each direction."""
 
     def __init__(self, config: RecurrentConfig, num_inputs: int) -> None:
@@ -168,19 +155,19 @@ class EncoderLayer(nn.Module):
         self.cells = nn.ModuleList(new_cell(config, num_inputs) for _ in range(1 + config.is_bidirectional))
         self.bridge = nn.Linear(config.d_model, config.d_model) if config.is_bidirectional else None
 
-    def forward(self, x_SD: Tensor, directions: Sequence[TimeSteps]) -> tuple[Tensor, State]:
-        """What the cells say of each token, side by side, and the state for the decoder."""
-        read = [self._read(cell, x_SD, steps) for cell, steps in zip(self.cells, directions, strict=True)]
+    def forward(self, x_SD: Tensor, steps: Sequence[TimeSteps]) -> tuple[Tensor, CellState]:
+        """The outputs of the cells for each token, side by side, and the state for the decoder."""
+        read = [self._read(cell, x_SD, each) for cell, each in zip(self.cells, steps, strict=True)]
         outputs, states = zip(*read, strict=True)
         return torch.cat(outputs, dim=1), self._bridged(states[-1])
 
-    def _read(self, cell: nn.Module, x_SD: Tensor, steps: TimeSteps) -> tuple[Tensor, State]:
+    def _read(self, cell: nn.Module, x_SD: Tensor, steps: TimeSteps) -> tuple[Tensor, CellState]:
         assert isinstance(cell, Cell)
         nothing_ND = x_SD.new_zeros(steps.sizes[0], self.d_model)
         output_SD, last = cell.run(steps.by_time(x_SD), steps, (nothing_ND,) * cell.num_parts)
         return steps.packed(output_SD), rows_of(last, steps.rank_N)
 
-    def _bridged(self, state: State) -> State:
+    def _bridged(self, state: CellState) -> CellState:
         """Bahdanau 2015, A.2.2: s = tanh(W h), h the last state of the cell that reads from the end."""
         if self.bridge is None:
             return state
@@ -188,7 +175,7 @@ class EncoderLayer(nn.Module):
         return self.bridge(h_ND).tanh(), *others
 
 
-class StepDecoder:
+class RecurrentStepDecoder:
     """A model one token at a time: the state of each hypothesis, and the annotations of each sentence."""
 
     def __init__(self, model: Recurrent) -> None:
@@ -201,7 +188,8 @@ class StepDecoder:
 
     def _begin(self, memory: Memory) -> Beginning:
         assert isinstance(memory, RecurrentMemory), "what this model's encoder gives"
-        states, source = self.model.decoder.begin(memory.states), self.model.decoder.source(memory)
+        with self.model.in_its_own_precision():
+            states, source = self.model.decoder.begin(memory.states), self.model.decoder.source(memory)
         tables = {} if source is None else source.tables()
         hypothesis = {
             f"{layer} {part}": part_ND for layer, state in enumerate(states) for part, part_ND in enumerate(state)
@@ -214,7 +202,8 @@ class StepDecoder:
         positions_R = state.position_N.repeat_interleave(state.num_beams, output_size=ids_R.numel())
         words_RD = self.model.words(ids_R, positions_R)
         source = Annotations(**state.sentence) if state.sentence else None
-        vectors_RD, states = self.model.decoder.step(words_RD, _states(state.hypothesis), source)
+        with self.model.in_its_own_precision():
+            vectors_RD, states = self.model.decoder.step(words_RD, _states(state.hypothesis), source)
         parts = [part_RD for each in states for part_RD in each]
         for name, part_RD in zip(state.hypothesis, parts, strict=True):
             state.hypothesis[name] = part_RD.unflatten(0, (-1, state.num_beams))
@@ -222,7 +211,7 @@ class StepDecoder:
         return self.model.logits(vectors_RD)
 
 
-def _states(hypothesis: Mapping[str, Tensor]) -> list[State]:
-    """Layer by layer, from the names that `StepDecoder` gives."""
+def _states(hypothesis: Mapping[str, Tensor]) -> list[CellState]:
+    """Layer by layer, from the names that `RecurrentStepDecoder` gives."""
     layers = groupby(hypothesis.items(), key=lambda item: item[0].partition(" ")[0])
     return [tuple(part_NWD.flatten(0, 1) for _, part_NWD in parts) for _, parts in layers]

@@ -22,7 +22,7 @@ class Annotations:
     is_token_NM: Tensor
 
     def tables(self) -> dict[str, Tensor]:
-        """By name."""
+        """The tables, by their fields' names."""
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
     def reordered(self, sentence_N: Tensor) -> Annotations:
@@ -48,14 +48,14 @@ class Attention(nn.Module):
         raise NotImplementedError
 
     def look(self, query_NLD: Tensor, source: Annotations) -> tuple[Tensor, Tensor]:
-        """The contexts c and the weights α. A row without a sentence gives numbers that nobody reads, but no NaN."""
+        """Return the contexts c and the weights α. Empty rows give finite values that are never read."""
         scores_NLM = self.scores(query_NLD, source.keys_NMD)
         lowest = torch.finfo(scores_NLM.dtype).min
         weights_NLM = scores_NLM.masked_fill(~source.is_token_NM[:, None], lowest).softmax(dim=-1)
         return weights_NLM @ source.values_NMC, weights_NLM
 
 
-class AdditiveAttention(Attention):
+class BahdanauAttention(Attention):
     """Bahdanau 2015, A.1.2: e = vᵀ tanh(W s + U h)."""
 
     def __init__(self, width: int, annotation_width: int) -> None:
@@ -65,7 +65,7 @@ class AdditiveAttention(Attention):
         self.v_D = nn.Parameter(torch.empty(width))
 
     def keys(self, annotations_SC: Tensor) -> Tensor:
-        """U h."""
+        """U h: the part of the scores that is the same for all states."""
         keys_SD: Tensor = self.U(annotations_SC)
         return keys_SD
 
@@ -83,7 +83,7 @@ class ProductAttention(Attention):
         self.W = nn.Linear(annotation_width, width, bias=False) if has_matrix else nn.Identity()
 
     def keys(self, annotations_SC: Tensor) -> Tensor:
-        """W h."""
+        """W h: the part of the scores that is the same for all states."""
         keys_SD: Tensor = self.W(annotations_SC)
         return keys_SD
 
@@ -127,7 +127,7 @@ def new_attention(config: RecurrentConfig) -> Attention:
     """The attention that the settings ask for."""
     sizes = (config.d_model, config.annotation_width)
     if config.attention == "additive":
-        return AdditiveAttention(*sizes)
+        return BahdanauAttention(*sizes)
     return ProductAttention(*sizes, has_matrix=config.attention == "general")
 
 

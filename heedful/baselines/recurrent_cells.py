@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from heedful.baselines.time_steps import TimeSteps
 from heedful.config.baseline_settings import RecurrentConfig
 
-State: TypeAlias = tuple[Tensor, ...]
+CellState: TypeAlias = tuple[Tensor, ...]
 """Of R rows: first what the cell gives out; of an LSTM also c."""
 
 
@@ -25,7 +25,7 @@ class Cell(nn.Module):
     num_parts = 1  # of a state
     W: nn.Linear
 
-    def step(self, input_RX: Tensor, state: State, *fed_RE: Tensor) -> State:
+    def step(self, input_RX: Tensor, state: CellState, *fed_RE: Tensor) -> CellState:
         """The next state. The input has been multiplied by W."""
         raise NotImplementedError
 
@@ -33,7 +33,7 @@ class Cell(nn.Module):
         """The products whose first columns belong to the state, and whose rows are gates of its width."""
         raise NotImplementedError
 
-    def run(self, x_TD: Tensor, steps: TimeSteps, state: State) -> tuple[Tensor, State]:
+    def run(self, x_TD: Tensor, steps: TimeSteps, state: CellState) -> tuple[Tensor, CellState]:
         """All steps of rows in the order of time: what the cell gives out, and the last state of each sentence."""
         outputs, ended = [], []
         for input_RX in self.W(x_TD).split(steps.sizes):
@@ -45,13 +45,13 @@ class Cell(nn.Module):
         return torch.cat(outputs), tuple(map(torch.cat, last))
 
 
-def first_rows(state: State, count: int) -> tuple[State, State]:
+def first_rows(state: CellState, count: int) -> tuple[CellState, CellState]:
     """The first rows of a state, and the others: those of sentences that have ended."""
     parts = [part_RD.tensor_split([count]) for part_RD in state]
     return tuple(first for first, _ in parts), tuple(rest for _, rest in parts)
 
 
-def rows_of(state: State, row_N: Tensor) -> State:
+def rows_of(state: CellState, row_N: Tensor) -> CellState:
     """These rows of a state, in this order."""
     return tuple(part_RD.index_select(0, row_N) for part_RD in state)
 
@@ -66,7 +66,7 @@ class LSTM(Cell):
         self.W = nn.Linear(num_inputs, 4 * width)
         self.U = nn.Linear(width + num_fed, 4 * width, bias=False)
 
-    def step(self, input_RX: Tensor, state: State, *fed_RE: Tensor) -> State:
+    def step(self, input_RX: Tensor, state: CellState, *fed_RE: Tensor) -> CellState:
         h_RD, c_RD = state
         return lstm(plus_product(input_RX, self.U, h_RD, *fed_RE), c_RD)
 
@@ -88,7 +88,7 @@ class FactorisedLSTM(Cell):
         self.U = nn.Linear(width + num_fed, rank, bias=False)
         self.W_2 = nn.Linear(rank, 4 * width)
 
-    def step(self, input_RX: Tensor, state: State, *fed_RE: Tensor) -> State:
+    def step(self, input_RX: Tensor, state: CellState, *fed_RE: Tensor) -> CellState:
         h_RD, c_RD = state
         return lstm(self.W_2(plus_product(input_RX, self.U, h_RD, *fed_RE)), c_RD)
 
@@ -105,7 +105,7 @@ class GRU(Cell):
         self.U_gates = nn.Linear(width + num_fed, 2 * width, bias=False)
         self.U = nn.Linear(width + num_fed, width, bias=False)
 
-    def step(self, input_RX: Tensor, state: State, *fed_RE: Tensor) -> State:
+    def step(self, input_RX: Tensor, state: CellState, *fed_RE: Tensor) -> CellState:
         (s_RD,) = state
         gates_RX, proposal_RD = input_RX.tensor_split([2 * s_RD.size(1)], dim=1)
         r_RD, z_RD = plus_product(gates_RX, self.U_gates, s_RD, *fed_RE).sigmoid().chunk(2, dim=1)
@@ -125,7 +125,7 @@ class ResetAfterGRU(Cell):
         self.U = nn.Linear(width, 3 * width)
         self.C = nn.Linear(num_fed, 3 * width, bias=False) if num_fed else None
 
-    def step(self, input_RX: Tensor, state: State, *fed_RE: Tensor) -> State:
+    def step(self, input_RX: Tensor, state: CellState, *fed_RE: Tensor) -> CellState:
         (s_RD,) = state
         input_RX = input_RX if self.C is None else plus_product(input_RX, self.C, *fed_RE)
         gates_RX, proposal_RD = input_RX.tensor_split([2 * s_RD.size(1)], dim=1)
@@ -142,7 +142,7 @@ def plus_product(input_RX: Tensor, product: nn.Linear, *parts_RE: Tensor) -> Ten
     return torch.addmm(input_RX, torch.cat(parts_RE, dim=1), product.weight.T)
 
 
-def lstm(gates_RX: Tensor, c_RD: Tensor) -> State:
+def lstm(gates_RX: Tensor, c_RD: Tensor) -> CellState:
     """The states h and c, from the gates before their σ and tanh."""
     i_RD, f_RD, proposal_RD, o_RD = gates_RX.chunk(4, dim=1)
     c_RD = torch.addcmul(f_RD.sigmoid() * c_RD, i_RD.sigmoid(), proposal_RD.tanh())

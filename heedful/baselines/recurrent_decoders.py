@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from heedful.baselines.padded import PaddedMemory, padded
 from heedful.baselines.recurrent_attention import Annotations, new_attention, new_readout
-from heedful.baselines.recurrent_cells import Cell, State, first_rows, new_cell
+from heedful.baselines.recurrent_cells import Cell, CellState, first_rows, new_cell
 from heedful.baselines.time_steps import TimeSteps
 from heedful.config.baseline_settings import RecurrentConfig
 from heedful.model.attention import Recorder
@@ -36,7 +36,7 @@ class PlainDecoder(nn.Module):
         """The layers, the lowest first."""
         return [cell for cell in self.layers if isinstance(cell, Cell)]
 
-    def begin(self, states: Sequence[State]) -> list[State]:
+    def begin(self, states: Sequence[CellState]) -> list[CellState]:
         """What is known before the first step, from the encoder's states."""
         return list(states)
 
@@ -44,26 +44,28 @@ class PlainDecoder(nn.Module):
         """What a step looks at."""
         return None
 
-    def forward(self, words_TD: Tensor, steps: TimeSteps, memory: PaddedMemory, states: Sequence[State]) -> Tensor:
+    def forward(self, words_TD: Tensor, steps: TimeSteps, memory: PaddedMemory, states: Sequence[CellState]) -> Tensor:
         """All steps: a vector for each packed word, of which the logits are made."""
         vectors_TD: Tensor = self.readout(self._all_layers(words_TD, steps, states), words_TD)
         return vectors_TD
 
-    def step(self, word_RD: Tensor, states: Sequence[State], source: Annotations | None) -> tuple[Tensor, list[State]]:
+    def step(
+        self, word_RD: Tensor, states: Sequence[CellState], source: Annotations | None
+    ) -> tuple[Tensor, list[CellState]]:
         """One step of R hypotheses."""
         states = self._one_step(self.cells[0].W(word_RD), states)
         return self.readout(states[-1][0], word_RD), states
 
-    def _all_layers(self, words_TD: Tensor, steps: TimeSteps, states: Sequence[State]) -> Tensor:
+    def _all_layers(self, words_TD: Tensor, steps: TimeSteps, states: Sequence[CellState]) -> Tensor:
         x_TD, _ = self.cells[0].run(steps.by_time(words_TD), steps, states[0])
         return steps.packed(self._upper_layers(x_TD, steps, states))
 
-    def _upper_layers(self, x_TD: Tensor, steps: TimeSteps, states: Sequence[State]) -> Tensor:
+    def _upper_layers(self, x_TD: Tensor, steps: TimeSteps, states: Sequence[CellState]) -> Tensor:
         for cell, state in zip(self.cells[1:], states[1:], strict=True):
             x_TD, _ = cell.run(self.dropout(x_TD), steps, state)
         return x_TD
 
-    def _one_step(self, input_RX: Tensor, states: Sequence[State], *fed: Tensor) -> list[State]:
+    def _one_step(self, input_RX: Tensor, states: Sequence[CellState], *fed: Tensor) -> list[CellState]:
         new = [self.cells[0].step(input_RX, states[0], *fed)]
         for cell, state in zip(self.cells[1:], states[1:], strict=True):
             new.append(cell.step(cell.W(self.dropout(new[-1][0])), state))
@@ -84,7 +86,7 @@ class AttendingDecoder(PlainDecoder):
         keys_NMD, values_NMC = view.pad(self.attention.keys(memory.hidden_SD)), view.pad(memory.hidden_SD)
         return Annotations(keys_NMD, values_NMC, view.is_token_NL)
 
-    def forward(self, words_TD: Tensor, steps: TimeSteps, memory: PaddedMemory, states: Sequence[State]) -> Tensor:
+    def forward(self, words_TD: Tensor, steps: TimeSteps, memory: PaddedMemory, states: Sequence[CellState]) -> Tensor:
         """All steps of all layers, and then all attention at once."""
         top_TD = self._all_layers(words_TD, steps, states)
         view = padded(steps.offsets_N, len(steps.sizes), top_TD.size(0))
@@ -93,7 +95,9 @@ class AttendingDecoder(PlainDecoder):
         vectors_TD: Tensor = self.readout(top_TD, words_TD, view.pack(context_NLC))
         return vectors_TD
 
-    def step(self, word_RD: Tensor, states: Sequence[State], source: Annotations | None) -> tuple[Tensor, list[State]]:
+    def step(
+        self, word_RD: Tensor, states: Sequence[CellState], source: Annotations | None
+    ) -> tuple[Tensor, list[CellState]]:
         states = self._one_step(self.cells[0].W(word_RD), states)
         context_RC, _ = self._look(states[-1][0], source)
         return self.readout(states[-1][0], word_RD, context_RC), states
@@ -112,7 +116,9 @@ class AttendingDecoder(PlainDecoder):
             self.recorder.weights.append(torch.block_diag(*blocks)[None])
 
     def _record_steps(self, weights: Sequence[Tensor], steps: TimeSteps, memory: PaddedMemory) -> None:
-        """The same of the steps' weights, each of the sentences that have not ended."""
+        """The same for weights of single steps; a step has those of the sentences that have not ended."""
+        if self.recorder is None:
+            return
         whole = [F.pad(weights_N1M, (0, 0, 0, 0, 0, steps.sizes[0] - len(weights_N1M))) for weights_N1M in weights]
         self._record(torch.cat(whole, dim=1)[steps.rank_N], steps, memory)
 
@@ -123,11 +129,11 @@ class InputFeedingDecoder(AttendingDecoder):
     def __init__(self, config: RecurrentConfig) -> None:
         super().__init__(config, num_fed=config.d_model)
 
-    def begin(self, states: Sequence[State]) -> list[State]:
+    def begin(self, states: Sequence[CellState]) -> list[CellState]:
         """The readout before the first step comes last."""
         return [*states, (torch.zeros_like(states[0][0]),)]
 
-    def forward(self, words_TD: Tensor, steps: TimeSteps, memory: PaddedMemory, states: Sequence[State]) -> Tensor:
+    def forward(self, words_TD: Tensor, steps: TimeSteps, memory: PaddedMemory, states: Sequence[CellState]) -> Tensor:
         """Step after step."""
         word_TD, source = steps.by_time(words_TD), self.source(memory).reordered(steps.sentence_N)
         vectors, weights = [], []
@@ -140,13 +146,15 @@ class InputFeedingDecoder(AttendingDecoder):
         self._record_steps(weights, steps, memory)
         return steps.packed(torch.cat(vectors))
 
-    def step(self, word_RD: Tensor, states: Sequence[State], source: Annotations | None) -> tuple[Tensor, list[State]]:
+    def step(
+        self, word_RD: Tensor, states: Sequence[CellState], source: Annotations | None
+    ) -> tuple[Tensor, list[CellState]]:
         states, _ = self._fed_step(self.cells[0].W(word_RD), word_RD, states, source)
         return states[-1][0], states
 
     def _fed_step(
-        self, input_RX: Tensor, word_RD: Tensor, states: Sequence[State], source: Annotations | None
-    ) -> tuple[list[State], Tensor]:
+        self, input_RX: Tensor, word_RD: Tensor, states: Sequence[CellState], source: Annotations | None
+    ) -> tuple[list[CellState], Tensor]:
         *layers, (vector_RD,) = states
         layers = self._one_step(input_RX, layers, vector_RD)
         context_RC, weights_NWM = self._look(layers[-1][0], source)
@@ -162,7 +170,7 @@ class AlignAndTranslate(AttendingDecoder):
     def __init__(self, config: RecurrentConfig) -> None:
         super().__init__(config, num_fed=config.context_width)
 
-    def forward(self, words_TD: Tensor, steps: TimeSteps, memory: PaddedMemory, states: Sequence[State]) -> Tensor:
+    def forward(self, words_TD: Tensor, steps: TimeSteps, memory: PaddedMemory, states: Sequence[CellState]) -> Tensor:
         """The first layer step after step, the others at once."""
         source, state = self.source(memory).reordered(steps.sentence_N), states[0]
         outputs, contexts, weights = [], [], []
@@ -178,7 +186,9 @@ class AlignAndTranslate(AttendingDecoder):
         vectors_TD: Tensor = self.readout(top_TD, words_TD, steps.packed(torch.cat(contexts)))
         return vectors_TD
 
-    def step(self, word_RD: Tensor, states: Sequence[State], source: Annotations | None) -> tuple[Tensor, list[State]]:
+    def step(
+        self, word_RD: Tensor, states: Sequence[CellState], source: Annotations | None
+    ) -> tuple[Tensor, list[CellState]]:
         context_RC, _ = self._look(states[0][0], source)
         states = self._one_step(self.cells[0].W(word_RD), states, context_RC)
         return self.readout(states[-1][0], word_RD, context_RC), states

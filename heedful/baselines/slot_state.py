@@ -53,11 +53,14 @@ class SlotState:
     def _make_room(self, beginning: Beginning) -> None:
         num_slots = self.position_N.numel()
         for name, value in beginning.hypothesis.items():
-            self.hypothesis.setdefault(name, value.new_zeros(num_slots, self.num_beams, *value.shape[1:]))
+            if name not in self.hypothesis:
+                self.hypothesis[name] = value.new_zeros(num_slots, self.num_beams, *value.shape[1:])
         for name, value in beginning.sentence.items():
-            room = self.sentence.get(name, value.new_zeros(num_slots, 0, *value.shape[2:]))
-            more = value.new_zeros(num_slots, max(0, value.size(1) - room.size(1)), *value.shape[2:])
-            self.sentence[name] = torch.cat([room, more], dim=1)
+            if name not in self.sentence:
+                self.sentence[name] = value.new_zeros(num_slots, *value.shape[1:])
+            elif (more := value.size(1) - self.sentence[name].size(1)) > 0:
+                room = value.new_zeros(num_slots, more, *value.shape[2:])
+                self.sentence[name] = torch.cat([self.sentence[name], room], dim=1)
 
     def clear(self, slots: Sequence[int]) -> None:
         """No sentences in these slots."""

@@ -6,9 +6,11 @@ computed for one that has ended.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -29,13 +31,23 @@ class TimeSteps:
         return x_TD.index_select(0, self.row_T)
 
     def packed(self, x_TD: Tensor) -> Tensor:
-        """And back."""
+        """Rows in the order of time → packed rows."""
         return x_TD.index_select(0, self.place_T)
 
 
 def time_steps(offsets_N: Tensor, *, from_the_end: bool = False) -> TimeSteps:
     """The steps of sentences that begin at these rows, each read from its beginning or from its end."""
+    (steps,) = directions(offsets_N, [from_the_end])
+    return steps
+
+
+def directions(offsets_N: Tensor, from_the_end: Sequence[bool]) -> list[TimeSteps]:
+    """The same sentences in several directions; the host waits for the device once."""
     offsets = offsets_N.cpu().numpy().astype(np.int64)
+    return [_steps(offsets_N, offsets, each) for each in from_the_end]
+
+
+def _steps(offsets_N: Tensor, offsets: npt.NDArray[np.int64], from_the_end: bool) -> TimeSteps:
     lengths_N = np.diff(offsets)
     sentence_N = np.argsort(-lengths_N, kind="stable")
     is_row_LN = np.arange(lengths_N.max())[:, None] < lengths_N[sentence_N]

@@ -39,13 +39,13 @@ class Memory:
     offsets_N: Tensor
 
     def sentence(self, number: int) -> Memory:
-        """That of one sentence."""
+        """Return the memory of one sentence."""
         begin, end = self.offsets_N[number : number + 2].tolist()
         return Memory(self.hidden_SD[begin:end], self.offsets_N[number : number + 2] - begin)
 
     @classmethod
     def joined(cls, memories: Sequence[Memory]) -> Memory:
-        """Several memories of one sentence each as one of all; a family with a memory of its own overrides both."""
+        """Join memories of one sentence each. `ReplayDecoder` calls both: a memory of your own then overrides both."""
         hidden = [memory.hidden_SD for memory in memories]
         lengths_N = np.array([len(hidden_SD) for hidden_SD in hidden])
         return Memory(torch.cat(hidden), offsets_of(lengths_N).to(hidden[0].device))
@@ -134,7 +134,7 @@ class TranslationModel(nn.Module, ABC):
 
     @property
     def position_limit(self) -> int:
-        """How many tokens a sentence may have, its eos included."""
+        """How many tokens a target sentence may have, its eos included."""
         return self.config.position_limit
 
     @property

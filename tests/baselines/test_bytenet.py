@@ -50,6 +50,15 @@ def test_over_packed_sentences_it_is_torchs_dilated_convolution_of_each(
         torch.testing.assert_close(gradient, wanted)
 
 
+def test_a_number_that_is_none_stays_in_its_sentence() -> None:
+    places, x_TC = Places.of(offsets_of(np.array(LENGTHS)), sum(LENGTHS)), torch.zeros(sum(LENGTHS), 2)
+    x_TC[5] = torch.nan  # the second sentence's only row
+    others = torch.arange(len(x_TC)) != 5
+    assert not places.windows(x_TC, [-2, -1, 0, 1, 2])[others].isnan().any()
+    shorter = torch.tensor([0, 4, 5, 6, 7])
+    assert not places.look_up(x_TC.index_select(0, torch.tensor([0, 0, 0, 5, 0, 0, 0])), shorter)[4].isnan().any()
+
+
 def depends(stack: nn.ModuleList, length: int) -> Tensor:
     """For one sentence: whether the output at a place (row) can depend on the input at another one (column)."""
     places = Places.of(torch.tensor([0, length]), length)

@@ -95,7 +95,7 @@ def test_it_computes_the_equations_of_its_paper_and_their_gradients(settings: di
 
 
 class Equations:
-    """§3 of the paper for one sentence, vector by vector, in its order; what §3.4 scales is scaled where it says."""
+    """§3 of the paper for one sentence, vector by vector, in its order, with every √½ that docs/baselines.md names."""
 
     def __init__(self, model: ConvS2S) -> None:
         self.weights, self.config = dict(model.named_parameters()), model.config

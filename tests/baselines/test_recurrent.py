@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from heedful.baselines.recurrent import Encoder, Recurrent
-from heedful.baselines.recurrent_cells import GRU, LSTM, Cell, FactorisedLSTM, ResetAfterGRU, State
+from heedful.baselines.recurrent_cells import GRU, LSTM, Cell, CellState, FactorisedLSTM, ResetAfterGRU
 from heedful.baselines.recurrent_decoders import AttendingDecoder
 from heedful.baselines.time_steps import time_steps
 from heedful.config.baseline_settings import RecurrentConfig
@@ -215,7 +215,7 @@ def test_bahdanaus_system_is_his_appendix_a() -> None:
         torch.testing.assert_close(found_TV, bahdanau(model, source, target))
 
 
-def lstm(cell: Cell, x: Tensor, state: State) -> State:
+def lstm(cell: Cell, x: Tensor, state: CellState) -> CellState:
     assert isinstance(cell, LSTM)
     h, c = state
     i, f, proposed, o = (cell.W.weight @ x + cell.W.bias + cell.U.weight @ h).chunk(4)
@@ -223,7 +223,7 @@ def lstm(cell: Cell, x: Tensor, state: State) -> State:
     return sigmoid(o) * c.tanh(), c
 
 
-def up_the_layers(cells: list[Cell], x: Tensor, states: list[State], fed: Tensor) -> list[State]:
+def up_the_layers(cells: list[Cell], x: Tensor, states: list[CellState], fed: Tensor) -> list[CellState]:
     new = []
     for number, (cell, (h, c)) in enumerate(zip(cells, states, strict=True)):
         if number == 0:  # U has columns for what is fed
@@ -239,7 +239,7 @@ def luong(model: Recurrent, source: list[int], target: list[int]) -> Tensor:
     decoder: Any = model.decoder
     layers: list[Any] = list(model.encoder.layers)
     nothing, encoder_cells = torch.zeros(0), [layer.cells[0] for layer in layers]
-    states: list[State] = [(torch.zeros(D), torch.zeros(D))] * 2
+    states: list[CellState] = [(torch.zeros(D), torch.zeros(D))] * 2
     annotations = []
     for x in reversed(words_of(model, [*source, 0])):
         states = up_the_layers(encoder_cells, x, states, nothing)
@@ -360,6 +360,21 @@ def test_in_mixed_precision_all_but_the_logits_has_the_bits_of_float32(settings:
         mixed_TD = model.decode(target_in, model.encode(source))
         assert model.logits(mixed_TD).dtype == torch.bfloat16
     assert torch.equal(mixed_TD, plain_TD)
+
+
+@pytest.mark.parametrize("settings", [{}, LUONG | {"attention": "general", "input_feeding": True}])
+def test_in_mixed_precision_the_states_of_a_search_have_the_bits_of_float32(settings: dict[str, Any]) -> None:
+    model = model_of(**settings).float()
+    decoder = model.new_decoder()
+    states: list[Any] = []
+    for enabled in (False, True):
+        with torch.no_grad(), torch.autocast("cpu", torch.bfloat16, enabled=enabled):
+            states.append(decoder.empty(3, 1))
+            states[-1].admit(model.encode(packed(SOURCES, TARGETS)[0]), [0, 1, 2], longest=7)
+            for ids in ([0, 0, 0], [5, 6, 7]):
+                decoder.step(torch.tensor(ids), states[-1])
+    plain, mixed = states
+    assert all(torch.equal(mixed.hypothesis[name], value) for name, value in plain.hypothesis.items())
 
 
 def test_a_new_model_is_close_to_knowing_nothing_and_its_states_neither_grow_nor_fade() -> None:
