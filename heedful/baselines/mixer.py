@@ -1,7 +1,7 @@
 """An MLP-Mixer (Tolstikhin 2021) as the encoder, under the Transformer's decoder: positions meet without attention.
 
 A layer mixes positions by one network and channels by another. The weights that mix positions have a fixed number of
-rows, so that a sentence cannot be longer. They tell positions apart, so that none are added to the embeddings.
+rows, so a source sentence cannot be longer. They tell positions apart, so none are added to the source's embeddings.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from torch.nn import functional as F
 
 from heedful.baselines.padded import Padded, padded_sentences
 from heedful.baselines.position_limit import refuse_longer
-from heedful.config.baseline_settings import MixerConfig
-from heedful.config.settings import FamilyConfig
+from heedful.config.baseline_settings import USUAL_LENGTH, MixerConfig
+from heedful.config.settings import FamilyConfig, ModelConfig
 from heedful.model.dropout import Dropout
 from heedful.model.interface import Decoder, Memory
 from heedful.model.layers import LAYER_NORM_EPS
@@ -29,12 +29,21 @@ class Mixer(Transformer):
 
     def __init__(self, config: FamilyConfig, vocab_size: int) -> None:
         assert isinstance(config, MixerConfig), "the settings of this family"
-        super().__init__(config.decoder_config, vocab_size)
+        super().__init__(config, vocab_size)
         self.config: MixerConfig = config
-        self.encoder = nn.ModuleList(MixerLayer(config) for _ in range(config.encoder_layers))
         self.encoder_norm = nn.LayerNorm(config.d_model, eps=LAYER_NORM_EPS)
-        if not self.embedding.weight_VD.is_meta:
-            self.reset_parameters()
+
+    def new_encoder(self, config: ModelConfig) -> nn.ModuleList:
+        """Layers that mix."""
+        assert isinstance(config, MixerConfig), "the settings of this family"
+        return nn.ModuleList(MixerLayer(config) for _ in range(config.encoder_layers))
+
+    def reset_parameters(self) -> None:
+        """As in the Transformer, but the first product over positions is drawn for a usual sentence, not for all."""
+        super().reset_parameters()
+        for module in self.modules():
+            if isinstance(module, TokenMixing):
+                nn.init.normal_(module.W_1.weight, std=min(USUAL_LENGTH, module.W_1.in_features) ** -0.5)
 
     def encode(self, source: Packed) -> Memory:
         """Source tokens → memory."""
@@ -73,7 +82,7 @@ class MixerLayer(nn.Module):
 class TokenMixing(nn.Module):
     """W_2 GELU(W_1 x + b_1) + b_2 over the positions of a sentence, the same in every channel.
 
-    Cells behind the end of a sentence are zero, so that products with the first L columns and rows are enough.
+    Cells after the end of a sentence are zero, so products with the first L columns and rows are enough.
     """
 
     def __init__(self, max_positions: int, width: int) -> None:

@@ -20,7 +20,7 @@ class MixerConfig(ModelConfig, frozen=True, forbid_unknown_fields=True, kw_only=
     """An MLP-Mixer (Tolstikhin 2021) as the encoder; the other settings are the Transformer's, for the decoder."""
 
     family: str = "mixer"
-    max_positions: Positive = 256  # of a source sentence, its eos included: the token weights have this many rows
+    max_positions: Positive = 257  # of a source sentence, its eos included: the token weights have this many rows
     token_width: Positive = 256  # of the hidden layer that mixes positions
 
     @property
@@ -29,9 +29,15 @@ class MixerConfig(ModelConfig, frozen=True, forbid_unknown_fields=True, kw_only=
         return ModelConfig(**{name: getattr(self, name) for name in ModelConfig.__struct_fields__ if name != "family"})
 
     @property
-    def position_limit(self) -> int:
-        """How many tokens a sentence may have, its eos included."""
+    def source_limit(self) -> int:
+        """How many tokens a source sentence may have, its eos included; the target's limit is the decoder's."""
         return self.max_positions
+
+    @property
+    def kept_by_encoder(self) -> int:
+        """Inputs of both sub-layers and of their networks, both sides of each GELU, and masks."""
+        positions = 2 * self.token_width * self.d_model // USUAL_LENGTH  # of a token's share in the hidden layer
+        return self.encoder_layers * (6 * self.d_model + 2 * self.d_ff + positions)
 
 
 class ByteNetConfig(FamilyConfig, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -102,7 +108,6 @@ class ConvS2SConfig(FamilyConfig, frozen=True, forbid_unknown_fields=True, kw_on
 
     @property
     def position_limit(self) -> int:
-        """How many tokens a sentence may have, its eos included."""
         return self.max_positions
 
     @property
@@ -127,7 +132,7 @@ class RecurrentConfig(FamilyConfig, frozen=True, forbid_unknown_fields=True, kw_
     family: str = "recurrent"
     cell: Literal["gru", "lstm"] = "gru"
     reset: Literal["before", "after"] = "before"  # a GRU's reset gate: before or after the product with U
-    factor_rank: Positive | None = None  # an LSTM's matrix is a product of two through so many numbers
+    factor_rank: Positive | None = None  # rank of the factorised LSTM matrix; None: a full matrix
     num_layers: Positive = 1  # of the encoder, and of the decoder
     attention: Literal["additive", "dot", "general", "none"] = "additive"
     bidirectional: bool | None = None  # the encoder; unless told: with additive attention

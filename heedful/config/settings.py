@@ -88,8 +88,13 @@ class FamilyConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
     @property
     def position_limit(self) -> int:
-        """How many tokens a sentence may have, its eos included."""
+        """How many tokens a target sentence may have, its eos included."""
         return sys.maxsize
+
+    @property
+    def source_limit(self) -> int:
+        """How many tokens a source sentence may have, its eos included: as many as the target, unless told."""
+        return self.position_limit
 
     @property
     def kept_numbers(self) -> int | None:
@@ -152,7 +157,7 @@ class ModelConfig(FamilyConfig, frozen=True, forbid_unknown_fields=True, kw_only
 
     @property
     def position_limit(self) -> int:
-        """How many tokens a sentence may have, its eos included: sinusoids have no end."""
+        """How many tokens a target sentence may have, its eos included: sinusoids have no end."""
         return self.max_positions if self.positions == "learned" else sys.maxsize
 
     @property
@@ -162,10 +167,20 @@ class ModelConfig(FamilyConfig, frozen=True, forbid_unknown_fields=True, kw_only
             return None
         if self.attention_radius or self.attention_dropout or self.num_experts > 1:
             return None
-        heads = self.num_heads * (2 * self.head_d_k + 2 * self.head_d_v)
-        attention, feed_forward = heads + 5 * self.d_model, 2 * self.d_ff + 4 * self.d_model
-        encoder = self.encoder_layers * (attention + feed_forward)
-        return encoder + self.decoder_layers * (2 * attention + feed_forward)
+        return self.kept_by_encoder + self.decoder_layers * (2 * self._kept_by_attention + self._kept_by_feed_forward)
+
+    @property
+    def kept_by_encoder(self) -> int:
+        """How many of them the encoder keeps for a source token."""
+        return self.encoder_layers * (self._kept_by_attention + self._kept_by_feed_forward)
+
+    @property
+    def _kept_by_attention(self) -> int:
+        return self.num_heads * (2 * self.head_d_k + 2 * self.head_d_v) + 5 * self.d_model
+
+    @property
+    def _kept_by_feed_forward(self) -> int:
+        return 2 * self.d_ff + 4 * self.d_model
 
     def __post_init__(self) -> None:
         if (self.d_k is None or self.d_v is None) and self.d_model % self.num_heads:
@@ -260,8 +275,9 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
                 f"(train.batch_tokens / train.micro_batches, and a sentence ends with one more token); "
                 f"lower data.max_length or raise train.batch_tokens"
             )
-        if self.data.max_length + 1 > self.model.position_limit:
+        limit = min(self.model.source_limit, self.model.position_limit)
+        if self.data.max_length + 1 > limit:
             raise ConfigError(
                 f"data.max_length = {self.data.max_length} needs model.max_positions of at least "
-                f"{self.data.max_length + 1}, not {self.model.position_limit}"
+                f"{self.data.max_length + 1}, not {limit}"
             )

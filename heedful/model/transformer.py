@@ -34,10 +34,14 @@ class Transformer(TranslationModel):
         assert isinstance(config, ModelConfig), "the settings of this family"
         super().__init__(config, vocab_size)
         self.embedding = new_embedding(config, vocab_size)
-        self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
+        self.encoder = self.new_encoder(config)
         self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
         if not self.embedding.weight_VD.is_meta:  # else weights are to be loaded; and to draw none takes torch a second
             self.reset_parameters()
+
+    def new_encoder(self, config: ModelConfig) -> nn.ModuleList:
+        """N layers; a family with another encoder overrides this."""
+        return nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
 
     def reset_parameters(self) -> None:
         """Linears Xavier-uniform, biases zero, embeddings and learned positions normal with deviation d_model^-½.

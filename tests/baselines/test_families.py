@@ -2,28 +2,39 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
+from starlette.testclient import TestClient
 from torch import Tensor
+from torch.autograd.graph import saved_tensors_hooks
 from torch.nn import functional as F
 
 import heedful
+from heedful.baselines.slot_state import Beginning, SlotState
 from heedful.config.baseline_settings import BASELINES
-from heedful.config.setting_layers import resolve
+from heedful.config.setting_layers import PRESETS, preset, resolve
 from heedful.errors import ConfigError
 from heedful.model.checkpoint import weights_digest
 from heedful.model.interface import Memory, TranslationModel
 from heedful.model.packed import Packed, pack_source, pack_target, shift_right
 from heedful.model.registry import empty_model, new_model, register
+from heedful.serve.app import create_app
 from heedful.translate.engine import Request, SearchOptions
 from heedful.translate.torch_engine import TorchEngine
+from heedful.translate.translation import Translator
 from tests import ROOT
+from tests.cli.running import Run
 
 TEXT = ROOT / "tests" / "fixtures" / "c282dc1" / "text"
+ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
 SMALL: dict[str, dict[str, Any]] = {
     "transformer": {"num_layers": 2, "num_heads": 2, "d_ff": 24},
     "mixer": {"num_layers": 2, "num_heads": 2, "d_ff": 24, "token_width": 12, "max_positions": 40},
@@ -83,6 +94,14 @@ def forced(model: TranslationModel, sources: list[list[int]], targets: list[list
 
 def test_every_family_is_tested_here() -> None:
     assert {name.split()[0] for name in SMALL} == {"transformer", *BASELINES}
+
+
+@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("family", ["transformer", *BASELINES])
+def test_every_preset_fits_every_family(family: str, name: str) -> None:
+    given = {"model": {"family": family}}
+    config = resolve(preset(name, given), given)
+    assert empty_model(config.model, VOCAB).position_limit > config.data.max_length
 
 
 @pytest.mark.parametrize("name", SMALL)
@@ -168,6 +187,22 @@ def admit(
     hypotheses.update({(slot, beam): [] for slot in slots for beam in range(2)})
 
 
+def test_a_sentence_that_fits_enters_without_a_copy_of_the_tables() -> None:
+    def begin(memory: Memory) -> Beginning:
+        return Beginning({"state": torch.ones(1, 3)}, {"memory": memory.hidden_SD[None]})
+
+    def memory_of(length: int) -> Memory:
+        return Memory(torch.ones(length, 2), torch.tensor([0, length]))
+
+    state = SlotState(begin, 2, 2, device=torch.device("cpu"))
+    state.admit(memory_of(5), [0], longest=5)
+    table = state.sentence["memory"]
+    state.admit(memory_of(4), [1], longest=4)
+    assert state.sentence["memory"] is table
+    state.admit(memory_of(6), [0], longest=6)
+    assert state.sentence["memory"].sum(dim=(1, 2)).tolist() == [12.0, 8.0]
+
+
 @pytest.mark.parametrize("name", SMALL)
 def test_search_finds_the_same_alone_and_in_company_with_the_scores_of_a_forced_pass(name: str) -> None:
     engine, requests = TorchEngine(small(name)), [Request(ids) for ids in SOURCES]
@@ -182,10 +217,47 @@ def test_search_finds_the_same_alone_and_in_company_with_the_scores_of_a_forced_
 
 
 @pytest.mark.parametrize("name", SMALL)
+def test_a_beam_of_one_takes_the_likeliest_token_each_time(name: str) -> None:
+    model, options = small(name), SearchOptions(beam_size=1, max_extra=4)
+    found = TorchEngine(model).translate([Request(ids) for ids in SOURCES], options)
+    for source, (hypothesis,) in zip(SOURCES, found, strict=True):
+        ids: list[int] = []
+        while len(ids) < len(source) + 4:
+            (logits_TV,) = forced(model, [source], [ids])
+            if (likeliest := int(logits_TV[-1].argmax())) == 0:
+                break
+            ids.append(likeliest)
+        assert list(hypothesis.ids) == ids
+
+
+@pytest.mark.parametrize("name", SMALL)
 def test_its_parameters_are_counted_without_making_them(name: str) -> None:
     made = small(name)
     shapes = {key: tuple(value.shape) for key, value in empty_model(made.config, VOCAB).named_parameters()}
     assert shapes == {key: tuple(value.shape) for key, value in made.named_parameters()}
+
+
+COUNTED = [name for name in SMALL if name.startswith(("mixer", "recurrent"))]
+
+
+@pytest.mark.parametrize("name", COUNTED)
+def test_autograd_keeps_about_as_many_numbers_as_its_settings_say(name: str) -> None:
+    sizes = {"family": name.split()[0], **SMALL[name], "d_model": 48}
+    config = resolve({"model": sizes, "data": {"max_length": 30}}).model
+    model, kept = new_model(config, VOCAB).train(), dict[int, int]()
+    weights = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
+
+    def keep(tensor: Tensor) -> Tensor:
+        if (place := tensor.untyped_storage().data_ptr()) not in weights:
+            kept[place] = tensor.untyped_storage().nbytes()
+        return tensor
+
+    sentences = torch.randint(1, VOCAB, (40, 24)).tolist()
+    source, target_in = packed(sentences, sentences)
+    with saved_tensors_hooks(keep, lambda tensor: tensor):
+        model.decode(target_in, model.encode(source))
+    assert config.kept_numbers is not None
+    assert sum(kept.values()) / (4 * 40 * 25) == pytest.approx(config.kept_numbers, rel=0.25)
 
 
 @pytest.mark.parametrize("name", SMALL)
@@ -210,16 +282,19 @@ def train(name: str, run: Path, killed_at: int = 0) -> None:
         if isinstance(record, heedful.CheckpointRecord) and record.step == killed_at:
             raise KilledError
 
+    files = (TEXT / "train.en", TEXT / "train.de", run)
+    heedful.train(*files, preset="tiny", device="cpu", settings=settings_of(name), on_record=count)
+
+
+def settings_of(name: str) -> dict[str, Any]:
     sizes = {"family": name.split()[0], "d_model": 16, **SMALL[name]}
-    settings = {f"model.{field}": value for field, value in sizes.items()} | {
+    return {f"model.{field}": value for field, value in sizes.items()} | {
         "tokenizer.vocab_size": 400,
         "data.max_length": 30,
         "train.steps": 8,
         "train.batch_tokens": 256,
         "train.checkpoint_steps": 4,
     }
-    files = (TEXT / "train.en", TEXT / "train.de", run)
-    heedful.train(*files, preset="tiny", device="cpu", settings=settings, on_record=count)
 
 
 @pytest.mark.slow
@@ -231,8 +306,43 @@ def test_a_run_is_killed_and_goes_on_to_the_same_bits_and_its_model_translates(n
     train(name, tmp_path / "killed")
     digests = {weights_digest(tmp_path / run / "model" / "model.safetensors") for run in ("whole", "killed")}
     assert len(digests) == 1
-    translator = heedful.Translator.load(tmp_path / "whole", device="cpu")
+    translator = Translator.load(tmp_path / "whole", device="cpu")
     assert len(translator.translate(["The cat sat on the mat.", "The king was rich."])) == 2
+
+
+ONE_OF_EACH = ["mixer", "bytenet", "convs2s", "recurrent as Bahdanau"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ONE_OF_EACH)
+def test_commands_average_score_describe_and_serve_it(name: str, heedful: Run, tmp_path: Path) -> None:
+    run, mean = tmp_path / "run", tmp_path / "mean"
+    train(name, run)
+    assert heedful("average", *sorted((run / "checkpoints").iterdir()), "-o", mean).code == 0
+    source, target = tmp_path / "few.en", tmp_path / "few.de"
+    for few, whole in ((source, TEXT / "train.en"), (target, TEXT / "train.de")):
+        few.write_text("".join(whole.read_text(encoding="utf-8").splitlines(keepends=True)[:5]), encoding="utf-8")
+    assert "BLEU" in heedful("evaluate", "-m", mean, "-s", source, "-r", target, "--device", "cpu").out
+    assert len(heedful("score", "-m", mean, "-s", source, "-t", target, "--device", "cpu").out.splitlines()) == 5
+    assert name.split()[0] in heedful("card", run).out
+    translator = Translator.load(mean, device="cpu")
+    with TestClient(create_app([translator])) as client:
+        asked = {"q": "The king was rich.", "source": "en", "target": "de"}
+        answer = client.post("/translate", json=asked).json()
+    assert answer["translatedText"] == translator.translate(["The king was rich."])[0].text
+
+
+@pytest.mark.slow
+def test_two_processes_train_what_one_trains(tmp_path: Path) -> None:
+    more = {"train.steps": 4, "train.micro_batches": 2, "train.precision": "fp64"}
+    settings, (source, target) = settings_of("convs2s") | more, (TEXT / "train.en", TEXT / "train.de")
+    heedful.train(source, target, tmp_path / "one", preset="tiny", device="cpu", settings=settings)
+    sets = [word for field, value in settings.items() for word in ("--set", f"{field}={value}")]
+    files = ["-s", source, "-t", target, "-o", tmp_path / "two", "--preset", "tiny", "--device", "cpu", *sets]
+    command = [sys.executable, "-m", "heedful", "train", *map(str, files), "--nproc", "2"]
+    subprocess.run(command, env=ENVIRONMENT, check=True, capture_output=True)
+    one, two = (load_file(tmp_path / run / "model" / "model.safetensors") for run in ("one", "two"))
+    torch.testing.assert_close(two, one)
 
 
 def test_a_name_of_ours_cannot_be_given_to_another_class() -> None:
