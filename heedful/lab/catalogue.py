@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from heedful.lab.bottleneck import BOTTLENECK
-from heedful.lab.embedding import EMBEDDING
 from heedful.lab.experiment import Experiment, named
-from heedful.lab.experts import EXPERTS
-from heedful.lab.heads import HEADS
-from heedful.lab.order import ORDER
-from heedful.lab.positions import POSITIONS
-from heedful.lab.projections import PROJECTIONS
-from heedful.lab.scaling import SCALING
-from heedful.lab.smoothing import SMOOTHING
-from heedful.lab.table1 import TABLE1
-from heedful.lab.table2 import TABLE2
-from heedful.lab.table3 import TABLE3
-from heedful.lab.tuning import TUNING
+from heedful.lab.experiments.bottleneck import BOTTLENECK
+from heedful.lab.experiments.embedding import EMBEDDING
+from heedful.lab.experiments.experts import EXPERTS
+from heedful.lab.experiments.heads import HEADS
+from heedful.lab.experiments.order import ORDER
+from heedful.lab.experiments.positions import POSITIONS
+from heedful.lab.experiments.projections import PROJECTIONS
+from heedful.lab.experiments.scaling import SCALING
+from heedful.lab.experiments.smoothing import SMOOTHING
+from heedful.lab.experiments.table2 import TABLE2
+from heedful.lab.experiments.table3 import TABLE3
+from heedful.lab.experiments.tuning import TUNING
+from heedful.lab.table1.measuring import TABLE1
 
 EXPERIMENTS = (
     *(TABLE1, TABLE2, TABLE3, SMOOTHING, POSITIONS, ORDER, SCALING, BOTTLENECK),

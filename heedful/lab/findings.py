@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from heedful.lab.chart import Curves, Spreads
+from heedful.lab.charts.chart import Curves, Spreads
 from heedful.lab.statistics import Verdict
 from heedful.score.tables import Section
 

@@ -17,7 +17,7 @@ from heedful.config.settings import Config
 from heedful.data.run_folder import TOKENIZER, TRAINING_DATA
 from heedful.data.shards import open_shards
 from heedful.data.tokenizer import Tokenizer
-from heedful.lab.operations import ATTENTION, aten
+from heedful.lab.table1.operations import ATTENTION, aten
 from heedful.model.registry import new_model
 from heedful.train.batching import make_batch
 

@@ -13,10 +13,10 @@ from statistics import fmean, stdev
 import msgspec
 
 from heedful.errors import counted
-from heedful.lab.chart import Curves, Spreads
+from heedful.lab.charts.chart import Curves, Spreads
+from heedful.lab.charts.learning_curves import learning_curves
 from heedful.lab.experiment import Claim, Experiment, Row
 from heedful.lab.findings import Findings, Judged
-from heedful.lab.learning_curves import learning_curves
 from heedful.lab.metrics import BLEU, PERPLEXITY, family, is_perplexity, scale
 from heedful.lab.row_result import RowResult
 from heedful.lab.statistics import (

@@ -10,8 +10,8 @@ import msgspec
 from heedful.config.optional_packages import missing
 from heedful.data.atomic import explained, write_files
 from heedful.errors import DataError
-from heedful.lab.canvas import png, svg
-from heedful.lab.chart import draw
+from heedful.lab.charts.canvas import png, svg
+from heedful.lab.charts.chart import draw
 from heedful.lab.experiment import Experiment
 from heedful.lab.findings import Findings
 from heedful.score.tables import Rows, Section, markdown_table, show_text

@@ -7,8 +7,8 @@ import pytest
 
 from heedful.config.setting_layers import named_files, preset, read_toml, resolve
 from heedful.config.settings import Config
-from heedful.lab.compare import CompareRequest, trainings
-from heedful.lab.variants import Variant
+from heedful.lab.compare.compared_runs import CompareRequest, trainings
+from heedful.lab.compare.variants import Variant
 from heedful.score.card import load_card
 from heedful.train.run.plan import decide
 from tests import ROOT

@@ -6,7 +6,7 @@ from collections import Counter
 from itertools import pairwise
 
 from heedful.data.text_files import SentencePair
-from heedful.lab.bottleneck import (
+from heedful.lab.experiments.bottleneck import (
     ATTENTION,
     BOTTLENECK,
     DROP,
@@ -20,7 +20,7 @@ from heedful.lab.bottleneck import (
     joined,
     joined_sets,
 )
-from heedful.lab.by_length import LENGTHS, words
+from heedful.lab.experiments.by_length import LENGTHS, words
 from heedful.lab.text import Source
 
 

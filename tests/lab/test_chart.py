@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.lab.canvas import Dot, Label, Line, png, svg
-from heedful.lab.chart import Curves, Series, Spreads, axis, draw, tick_text
+from heedful.lab.charts.canvas import Dot, Label, Line, png, svg
+from heedful.lab.charts.chart import Curves, Series, Spreads, axis, draw, tick_text
 
 VALUES = st.lists(st.floats(-1e6, 1e6, allow_nan=False).map(lambda value: round(value, 6)), min_size=1, max_size=8)
 POSITIVE = st.lists(st.floats(1e-6, 1e9), min_size=1, max_size=8)

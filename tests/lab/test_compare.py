@@ -15,11 +15,11 @@ from heedful.cli.main import commands
 from heedful.config.setting_layers import resolve
 from heedful.data.shards import open_shards
 from heedful.errors import ConfigError, DataError
-from heedful.lab import compare
-from heedful.lab.compare import ComparedRun, CompareRequest, compared_runs
-from heedful.lab.comparison import sections, text_of, write_comparison
+from heedful.lab.compare import compared_runs as compare
+from heedful.lab.compare.compared_runs import ComparedRun, CompareRequest, compared_runs
+from heedful.lab.compare.comparison_report import sections, text_of, write_comparison
+from heedful.lab.compare.variants import Variant, variants_of
 from heedful.lab.flops import training_flops
-from heedful.lab.variants import Variant, variants_of
 from heedful.model.checkpoint import load_config
 from heedful.score.card import load_card
 from heedful.train.loop import CheckpointRecord

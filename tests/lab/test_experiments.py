@@ -13,9 +13,9 @@ from heedful.config.settings import Config
 from heedful.errors import ConfigError
 from heedful.lab.catalogue import ALL, EXPERIMENTS, chosen
 from heedful.lab.experiment import BASE, Experiment, LabRequest, Row
+from heedful.lab.experiments.table3 import ROWS, TABLE3, claims, expected
 from heedful.lab.metrics import BLEU, PERPLEXITY
 from heedful.lab.rows import PRESET
-from heedful.lab.table3 import ROWS, TABLE3, claims, expected
 from heedful.model.parameter_count import count, shapes_of_new
 
 FULL = LabRequest(Path("lab"))

@@ -10,7 +10,7 @@ import torch
 from heedful.config.setting_layers import preset, resolve
 from heedful.data.text_files import SentencePair
 from heedful.lab.experiment import LabRequest
-from heedful.lab.experts import EXPERTS, LARGEST, LEAST, balance, counted_gates, shares_of_experts
+from heedful.lab.experiments.experts import EXPERTS, LARGEST, LEAST, balance, counted_gates, shares_of_experts
 from heedful.lab.rows import PRESET
 from heedful.lab.text import PLAIN, Source, prepare
 from heedful.lab.trained import Trained

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from heedful.data.text_files import SentencePair
-from heedful.lab.head_removal import PRONOUN, heads_of, removals, removed
-from heedful.lab.heads import REMOVAL, losses
+from heedful.lab.experiments.head_removal import PRONOUN, heads_of, removals, removed
+from heedful.lab.experiments.heads import REMOVAL, losses
 from heedful.lab.metrics import BLEU, PERPLEXITY
 from heedful.lab.text import PLAIN, Source, prepare
 from heedful.lab.trained import Trained

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from heedful.lab.chart import Spreads
+from heedful.lab.charts.chart import Spreads
 from heedful.lab.experiment import BASE, Claim, Experiment, Row
 from heedful.lab.judgement import Measured, findings_of, judged
 from heedful.lab.metrics import BLEU, PERPLEXITY

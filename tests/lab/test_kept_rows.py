@@ -6,7 +6,7 @@ import pytest
 from msgspec import Struct
 
 from heedful.errors import CheckpointError
-from heedful.lab.kept_rows import KeptRows
+from heedful.lab.table1.kept_rows import KeptRows
 
 
 class Row(Struct, frozen=True):

@@ -30,11 +30,11 @@ from heedful.data.atomic import held, write_file
 from heedful.errors import CheckpointError, ConfigError, DataError, TrainingError
 from heedful.lab import catalogue, row_result, rows, speeds
 from heedful.lab.experiment import BASE, Claim, Experiment, LabRequest, Row
+from heedful.lab.experiments.scaling import softmax_gradients
 from heedful.lab.metrics import BLEU, PERPLEXITY
 from heedful.lab.quality import quality
 from heedful.lab.row_result import RowResult
 from heedful.lab.running import Finished, forget_rows, run_experiment
-from heedful.lab.scaling import softmax_gradients
 from heedful.lab.text import PreparedText
 from heedful.lab.trained import Trained
 from heedful.train import time_estimate

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from heedful.lab.complexity import KINDS, SELF_ATTENTION, WRITTEN_OUT, Kind, Size
-from heedful.lab.layer_costs import layer_cost
+from heedful.lab.table1.complexity import KINDS, SELF_ATTENTION, WRITTEN_OUT, Kind, Size
+from heedful.lab.table1.layer_costs import layer_cost
 
 SIZES = [Size(16, 8, 3, 2), Size(40, 16, 5, 8), Size(24, 32, 2, 1)]
 CPU = torch.device("cpu")

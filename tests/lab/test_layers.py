@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from heedful.lab.layers import (
+from heedful.lab.table1.layers import (
     ConvolutionLayer,
     Layer,
     LstmLayer,

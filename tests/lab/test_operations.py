@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
-from heedful.lab.operations import cost
+from heedful.lab.table1.operations import cost
 
 X, W = torch.randn(5, 4), torch.randn(4, 4)
 X_NDL = torch.randn(2, 4, 9)

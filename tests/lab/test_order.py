@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful.data.text_files import SentencePair
-from heedful.lab.chart import Spreads
-from heedful.lab.order import ORDER, SHUFFLED, picture, shuffled
+from heedful.lab.charts.chart import Spreads
+from heedful.lab.experiments.order import ORDER, SHUFFLED, picture, shuffled
+from heedful.lab.experiments.word_order import CHANGE, TRANSLATIONS, change, every_order
 from heedful.lab.text import PreparedText, Source
 from heedful.lab.trained import Trained
-from heedful.lab.word_order import CHANGE, TRANSLATIONS, change, every_order
 from tests.lab.results import row_result
 from tests.small_models import small_model
 

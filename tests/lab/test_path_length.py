@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from heedful.lab.complexity import bytenet_dilation, layers_of_bytenet, layers_of_dilated, layers_of_window
-from heedful.lab.layers import (
+from heedful.lab.table1.complexity import bytenet_dilation, layers_of_bytenet, layers_of_dilated, layers_of_window
+from heedful.lab.table1.layers import (
     ConvolutionLayer,
     Layer,
     LstmLayer,
@@ -16,7 +16,7 @@ from heedful.lab.layers import (
     SelfAttentionLayer,
     SeparableConvolutionLayer,
 )
-from heedful.lab.path_length import dependence, first, path_length, positive, stacked, unrolled
+from heedful.lab.table1.path_length import dependence, first, path_length, positive, stacked, unrolled
 
 D_MODEL = 2
 
@@ -56,7 +56,7 @@ def test_a_transition_carries_a_recurrent_state_by_one_position(steps: int) -> N
 def test_many_rows_are_derived_in_parts_without_a_difference(monkeypatch: pytest.MonkeyPatch) -> None:
     layer = positive(ConvolutionLayer(D_MODEL, 3))
     at_once = dependence(layer, 12, D_MODEL)
-    monkeypatch.setattr("heedful.lab.path_length.NUMBERS_AT_ONCE", 5 * 12 * D_MODEL)
+    monkeypatch.setattr("heedful.lab.table1.path_length.NUMBERS_AT_ONCE", 5 * 12 * D_MODEL)
     assert torch.equal(dependence(layer, 12, D_MODEL), at_once)
 
 

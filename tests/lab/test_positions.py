@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from heedful.data.text_files import SentencePair
-from heedful.lab.by_length import LENGTHS, curves_by_length, groups
-from heedful.lab.chart import Curves
-from heedful.lab.positions import LONG, MIXED, edges, mixed_sets, short_sets
+from heedful.lab.charts.chart import Curves
+from heedful.lab.experiments.by_length import LENGTHS, curves_by_length, groups
+from heedful.lab.experiments.positions import LONG, MIXED, edges, mixed_sets, short_sets
 from heedful.lab.text import Source
 from tests.lab.results import row_result
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from heedful.lab.scaling import SCALING, gradient
+from heedful.lab.experiments.scaling import SCALING, gradient
 
 
 def test_the_softmaxs_gradient_is_the_trace_of_its_jacobian() -> None:

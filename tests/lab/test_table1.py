@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from heedful.lab import table1
-from heedful.lab.complexity import KINDS, LSTM, PATHS, RECURRENT, SELF_ATTENTION, Kind, PathKind, Size
 from heedful.lab.experiment import LabRequest
 from heedful.lab.findings import Judged
-from heedful.lab.growth import crossing, slope
-from heedful.lab.layer_costs import LayerCost
 from heedful.lab.running import run_experiment
-from heedful.lab.table1_claims import judged
-from heedful.lab.table1_rows import Measured
+from heedful.lab.table1 import measuring as table1
+from heedful.lab.table1.claims import judged
+from heedful.lab.table1.complexity import KINDS, LSTM, PATHS, RECURRENT, SELF_ATTENTION, Kind, PathKind, Size
+from heedful.lab.table1.growth import crossing, slope
+from heedful.lab.table1.layer_costs import LayerCost
+from heedful.lab.table1.measured_layers import Measured
 
 TINY = table1.Plan(table1.sweeps((16, 256, 288), (8, 16), (3, 5), d=16), (4, 9), seconds=0.0)
 

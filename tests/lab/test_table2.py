@@ -9,15 +9,10 @@ import pytest
 import torch
 
 from heedful.config.setting_layers import preset, resolve
-from heedful.lab.chart import Curves
+from heedful.lab.charts.chart import Curves
 from heedful.lab.experiment import LabRequest
-from heedful.lab.findings import Findings
-from heedful.lab.metrics import BLEU, PERPLEXITY
-from heedful.lab.row_result import Conditions, Point, RowResult
-from heedful.lab.rows import PRESET
-from heedful.lab.speeds import FILE, PLAIN, Speeds, load_speeds, sustained_rate
-from heedful.lab.systems import SYSTEMS, TUNED, row_of
-from heedful.lab.table2 import (
+from heedful.lab.experiments.systems import SYSTEMS, TUNED, row_of
+from heedful.lab.experiments.table2 import (
     COST,
     OPERATIONS,
     TABLE2,
@@ -28,8 +23,13 @@ from heedful.lab.table2 import (
     unequal,
     without_embeddings,
 )
+from heedful.lab.experiments.tuning import DROPOUTS, RATES, TUNING, best, name_of
+from heedful.lab.findings import Findings
+from heedful.lab.metrics import BLEU, PERPLEXITY
+from heedful.lab.row_result import Conditions, Point, RowResult
+from heedful.lab.rows import PRESET
+from heedful.lab.speeds import FILE, PLAIN, Speeds, load_speeds, sustained_rate
 from heedful.lab.text import CAPTION_PIECES
-from heedful.lab.tuning import DROPOUTS, RATES, TUNING, best, name_of
 from heedful.model.parameter_count import count, shapes_of_new
 from heedful.score.provenance import Machine
 from tests.lab.results import row_result, scored

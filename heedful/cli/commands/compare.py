@@ -45,9 +45,9 @@ def compare(
     OUTPUT/comparison. Tune on the validation set, and look at a test set once.
     """
     from heedful.cli.progress import display
-    from heedful.lab.compare import CompareRequest, compared_runs
-    from heedful.lab.comparison import text_of, write_comparison
-    from heedful.lab.variants import variants_of
+    from heedful.lab.compare.compared_runs import CompareRequest, compared_runs
+    from heedful.lab.compare.comparison_report import text_of, write_comparison
+    from heedful.lab.compare.variants import variants_of
     from heedful.train.run.interruption import Interruption
 
     variants = variants_of(recipes, changes)

@@ -10,10 +10,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from heedful.lab.experiment import BASE, Claim, Experiment, Results
+from heedful.lab.experiments.head_removal import PRONOUN, WITHOUT, removals
+from heedful.lab.experiments.table3 import TABLE3
 from heedful.lab.findings import Findings
-from heedful.lab.head_removal import PRONOUN, WITHOUT, removals
 from heedful.lab.metrics import BLEU, PERPLEXITY
-from heedful.lab.table3 import TABLE3
 from heedful.score.tables import Rows, Section
 
 REMOVAL = "heads"

@@ -14,9 +14,9 @@ from msgspec import Struct
 from torch import Tensor
 from torch.utils import benchmark
 
-from heedful.lab.complexity import Kind, Size
-from heedful.lab.layers import Layer
-from heedful.lab.operations import cost
+from heedful.lab.table1.complexity import Kind, Size
+from heedful.lab.table1.layers import Layer
+from heedful.lab.table1.operations import cost
 
 
 class LayerCost(Struct, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import TypeAlias
 
-from heedful.lab.chart import Curves, Series
+from heedful.lab.charts.chart import Curves, Series
 from heedful.lab.metrics import PERPLEXITY
 from heedful.lab.row_result import Point
 

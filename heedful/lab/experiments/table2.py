@@ -16,14 +16,14 @@ from statistics import fmean
 from heedful.config.setting_layers import resolve
 from heedful.data.run_folder import CONFIG
 from heedful.errors import counted
-from heedful.lab.chart import Curves, Series, Spreads
+from heedful.lab.charts.chart import Curves, Series, Spreads
 from heedful.lab.experiment import BASE, Claim, Experiment, Results
+from heedful.lab.experiments.systems import SYSTEMS, TUNED, name_of, row_of
 from heedful.lab.findings import Findings
 from heedful.lab.flops import training_flops
 from heedful.lab.metrics import BLEU, PERPLEXITY
 from heedful.lab.row_result import RowResult
 from heedful.lab.speeds import PLAIN, Speeds, is_timed, load_speeds
-from heedful.lab.systems import SYSTEMS, TUNED, name_of, row_of
 from heedful.lab.trained import Trained
 from heedful.model.checkpoint import load_config
 from heedful.model.parameter_count import count, shapes_of_new

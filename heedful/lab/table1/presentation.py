@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from heedful.lab.chart import Curves, Series, Spreads
-from heedful.lab.complexity import KERNEL, KINDS, LSTM, PATHS, RADIUS, RECURRENT
+from heedful.lab.charts.chart import Curves, Series, Spreads
 from heedful.lab.findings import Findings
-from heedful.lab.growth import exponents
-from heedful.lab.table1_claims import judged
-from heedful.lab.table1_rows import VALUE_OF, Figure, Measured, megabytes, millions, milliseconds
+from heedful.lab.table1.claims import judged
+from heedful.lab.table1.complexity import KERNEL, KINDS, LSTM, PATHS, RADIUS, RECURRENT
+from heedful.lab.table1.growth import exponents
+from heedful.lab.table1.measured_layers import VALUE_OF, Figure, Measured, megabytes, millions, milliseconds
 from heedful.score.tables import Rows, Section
 
 SHOWN: tuple[tuple[Figure, str], ...] = (

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from statistics import fmean
 
-from heedful.lab.chart import Curves, Series, Spreads
+from heedful.lab.charts.chart import Curves, Series, Spreads
 from heedful.lab.experiment import Results
 from heedful.lab.metrics import BLEU, PERPLEXITY, is_perplexity
 from heedful.lab.quality import quality

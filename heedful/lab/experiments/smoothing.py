@@ -6,8 +6,8 @@ Its rows are rows of Table 3, so after that experiment it costs nothing.
 from __future__ import annotations
 
 from heedful.lab.experiment import BASE, Claim, Experiment
+from heedful.lab.experiments.table3 import TABLE3
 from heedful.lab.metrics import BLEU, PERPLEXITY
-from heedful.lab.table3 import TABLE3
 
 NONE, TWICE = "smoothing0", "smoothing0.2"
 

@@ -12,8 +12,8 @@ from itertools import cycle
 from pathlib import Path
 
 from heedful.data.text_files import SentencePair
-from heedful.lab.by_length import LENGTHS, curves_by_length, quality_by_length, words
 from heedful.lab.experiment import BASE, Claim, Experiment, Results, Row
+from heedful.lab.experiments.by_length import LENGTHS, curves_by_length, quality_by_length, words
 from heedful.lab.findings import Findings
 from heedful.lab.metrics import BLEU, PERPLEXITY
 from heedful.lab.quality import quality

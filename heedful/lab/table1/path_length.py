@@ -15,7 +15,7 @@ from typing import TypeAlias, TypeVar
 import torch
 from torch import Tensor, nn
 
-from heedful.lab.layers import Layer, RecurrentLayer, SelfAttentionLayer
+from heedful.lab.table1.layers import Layer, RecurrentLayer, SelfAttentionLayer
 
 T = TypeVar("T", bound=nn.Module)
 Function: TypeAlias = Callable[[Tensor], Tensor]

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from heedful.lab.complexity import (
+from heedful.lab.findings import Judged
+from heedful.lab.statistics import Verdict
+from heedful.lab.table1.complexity import (
     BYTENET_PATH,
     CONVOLUTIONAL,
     DILATED_PATH,
@@ -19,10 +21,8 @@ from heedful.lab.complexity import (
     Kind,
     PathKind,
 )
-from heedful.lab.findings import Judged
-from heedful.lab.growth import crossing, exponents
-from heedful.lab.statistics import Verdict
-from heedful.lab.table1_rows import Figure, Measured, chain, layer_operations, milliseconds, operations
+from heedful.lab.table1.growth import crossing, exponents
+from heedful.lab.table1.measured_layers import Figure, Measured, chain, layer_operations, milliseconds, operations
 
 TOLERANCE = 0.05  # of an exponent
 FASTER: tuple[tuple[Figure, str], ...] = (

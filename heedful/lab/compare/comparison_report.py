@@ -18,10 +18,10 @@ import msgspec
 from heedful.config.optional_packages import missing
 from heedful.data.atomic import explained, write_files
 from heedful.errors import DataError
-from heedful.lab.canvas import png, svg
-from heedful.lab.chart import Curves, draw
-from heedful.lab.compare import ComparedRun
-from heedful.lab.learning_curves import learning_curves
+from heedful.lab.charts.canvas import png, svg
+from heedful.lab.charts.chart import Curves, draw
+from heedful.lab.charts.learning_curves import learning_curves
+from heedful.lab.compare.compared_runs import ComparedRun
 from heedful.lab.metrics import BLEU, PERPLEXITY, scale
 from heedful.score.bootstrap import CHRF
 from heedful.score.card_comparison import Row, compare, over_seeds, scored_alike, side_by_side

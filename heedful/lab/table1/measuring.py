@@ -14,15 +14,15 @@ from msgspec import Struct
 
 from heedful.data.atomic import explained, held_in_turn
 from heedful.errors import CheckpointError
-from heedful.lab.complexity import KERNEL, KINDS, PATH_D_MODEL, PATHS, RADIUS, Kind, PathKind, Size
 from heedful.lab.experiment import Experiment, LabRequest, Say, Stop
 from heedful.lab.findings import Findings
-from heedful.lab.kept_rows import KeptRows
-from heedful.lab.layer_costs import LayerCost, layer_cost, one_thread
-from heedful.lab.path_length import path_length
 from heedful.lab.row_result import release
-from heedful.lab.table1_findings import findings_of
-from heedful.lab.table1_rows import Measured, Sweeps
+from heedful.lab.table1.complexity import KERNEL, KINDS, PATH_D_MODEL, PATHS, RADIUS, Kind, PathKind, Size
+from heedful.lab.table1.kept_rows import KeptRows
+from heedful.lab.table1.layer_costs import LayerCost, layer_cost, one_thread
+from heedful.lab.table1.measured_layers import Measured, Sweeps
+from heedful.lab.table1.path_length import path_length
+from heedful.lab.table1.presentation import findings_of
 from heedful.model.device import choose_device
 from heedful.score.provenance import commit, machine
 

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from heedful.lab.experiment import BASE, Experiment, Results, Row
+from heedful.lab.experiments.systems import SYSTEMS, sizes, tuned
 from heedful.lab.findings import Findings
 from heedful.lab.metrics import PERPLEXITY
-from heedful.lab.systems import SYSTEMS, sizes, tuned
 from heedful.score.tables import Section
 
 RATES, DROPOUTS = (0.25, 0.5, 1.0, 2.0), (0.1, 0.2)
@@ -35,7 +35,7 @@ def best(results: Results, _: Path) -> Findings:
     """The place of each system's lowest perplexity, as Python for `systems.py`."""
     found = {system: place for system in SYSTEMS if (place := _best(system, results))}
     table = [["system", "rate, times the usual", "dropout"], *([name, *map(str, at)] for name, at in found.items())]
-    note = f"For heedful/lab/systems.py: `TUNED = {found}`."
+    note = f"For heedful/lab/experiments/systems.py: `TUNED = {found}`."
     return Findings(tables=(Section("Best of the grid", table),), notes=(note,)) if found else Findings()
 
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from heedful.lab.complexity import Kind, PathKind, Size
-from heedful.lab.growth import Curve, slope
-from heedful.lab.layer_costs import LayerCost
+from heedful.lab.table1.complexity import Kind, PathKind, Size
+from heedful.lab.table1.growth import Curve, slope
+from heedful.lab.table1.layer_costs import LayerCost
 
 Sweeps: TypeAlias = Mapping[str, tuple[Size, ...]]  # by what varies: n, d, k or r
 Figure: TypeAlias = Callable[[LayerCost], float]

@@ -12,13 +12,13 @@ from pathlib import Path
 
 from heedful.config.setting_layers import Layer
 from heedful.data.text_files import SentencePair
-from heedful.lab.chart import Spreads
+from heedful.lab.charts.chart import Spreads
 from heedful.lab.experiment import Claim, Experiment, Results, Row
+from heedful.lab.experiments.word_order import CHANGE, WORDS, every_order
 from heedful.lab.findings import Findings
 from heedful.lab.metrics import PERPLEXITY
 from heedful.lab.statistics import Expected
 from heedful.lab.text import Pairs, Sets, Source, Text, usual_sets
-from heedful.lab.word_order import CHANGE, WORDS, every_order
 
 ORDERS = "orders"
 SHUFFLE = (2, 0, 3, 1)

@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-from heedful.lab.by_length import LENGTHS, curves_by_length, of_length, quality_by_length, words
 from heedful.lab.experiment import BASE, Claim, Experiment, Results, Row
+from heedful.lab.experiments.by_length import LENGTHS, curves_by_length, of_length, quality_by_length, words
 from heedful.lab.findings import Findings
 from heedful.lab.metrics import PERPLEXITY
 from heedful.lab.quality import quality

@@ -16,12 +16,12 @@ from heedful.data.run_metrics import run_metrics
 from heedful.data.text_files import read_pairs
 from heedful.data.tokenizer import Tokenizer
 from heedful.errors import DataError
+from heedful.lab.compare.variants import Variant, text_files
 from heedful.lab.experiment import Say, Stop
 from heedful.lab.flops import training_flops
 from heedful.lab.row_result import Point
 from heedful.lab.rows import OnRecord
 from heedful.lab.text import PRONOUNS, TRAIN
-from heedful.lab.variants import Variant, text_files
 from heedful.model.checkpoint import find_model, load_config, weights_digest
 from heedful.score.card import Card, identify, load_card, text_file
 from heedful.score.model_evaluation import contrast_cases, evaluate_models, keep_on_card

@@ -12,7 +12,7 @@ from itertools import accumulate, count
 
 from msgspec import Struct
 
-from heedful.lab.layers import (
+from heedful.lab.table1.layers import (
     BYTENET_SET,
     ConvolutionLayer,
     Layer,
@@ -23,7 +23,7 @@ from heedful.lab.layers import (
     SeparableConvolutionLayer,
     WrittenOutAttentionLayer,
 )
-from heedful.lab.path_length import Stack, stacked, unrolled
+from heedful.lab.table1.path_length import Stack, stacked, unrolled
 
 NUM_HEADS = 8
 KERNEL, RADIUS = 3, 8

@@ -12,7 +12,7 @@ from statistics import fmean, stdev
 from msgspec import Struct
 
 from heedful.inspection.drawing import INK, MUTED
-from heedful.lab.canvas import Dot, Drawing, Label, Line, Shape
+from heedful.lab.charts.canvas import Dot, Drawing, Label, Line, Shape
 
 GRID = "#d9dad6"
 COLOURS = ("#17408b", "#c8553d", "#2a7f62", "#8a5a9e", "#b98b1f", "#4c9bb8", "#7a7f87", "#a03060")

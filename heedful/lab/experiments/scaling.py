@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from heedful.inspection.attention_map import read, the_model
-from heedful.lab.chart import Curves, Series
+from heedful.lab.charts.chart import Curves, Series
 from heedful.lab.experiment import Claim, Experiment, Results, Row
 from heedful.lab.findings import Findings
 from heedful.lab.metrics import PERPLEXITY
