@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from heedful.baselines.packed_convolution import DilatedConvolution, Places, centred, masked
-from heedful.baselines.padded import padded
+from heedful.baselines.padded import sentence_table
 from heedful.baselines.slot_state import Beginning, SlotState
 from heedful.config.baseline_settings import ByteNetConfig
 from heedful.config.settings import FamilyConfig
@@ -130,7 +130,7 @@ class ByteNetDecoder:
 
     def _begin(self, num_beams: int, memory: Memory) -> Beginning:
         num_sentences, longest = memory.offsets_N.numel() - 1, int(memory.offsets_N.diff().max())
-        memory_NMD = padded(memory.offsets_N, longest, len(memory.hidden_SD)).pad(memory.hidden_SD)
+        memory_NMD = sentence_table(memory.offsets_N, longest, len(memory.hidden_SD)).pad(memory.hidden_SD)
         shape_PWBC = self.num_places, num_beams, len(self.blocks), self.model.config.d_model // 2
         inputs = memory_NMD.new_zeros(()).expand(num_sentences, *shape_PWBC)
         writer = torch.zeros(num_sentences, self.num_places, dtype=torch.int64, device=memory_NMD.device)

@@ -11,7 +11,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from heedful.baselines.padded import Padded, padded_sentences
+from heedful.baselines.padded import SentenceTable, table_of_batch
 from heedful.baselines.position_limit import refuse_longer
 from heedful.config.baseline_settings import USUAL_LENGTH, MixerConfig
 from heedful.config.settings import FamilyConfig, ModelConfig
@@ -48,7 +48,7 @@ class Mixer(Transformer):
     def encode(self, source: Packed) -> Memory:
         """Source tokens → memory."""
         refuse_longer(source, self.config.max_positions)
-        view = padded_sentences(source)
+        view = table_of_batch(source)
         x_TD = self.embedding.dropout(self.embedding.scaled(source.tokens_T))
         for layer in self.encoder:
             x_TD = layer(x_TD, view)
@@ -72,7 +72,7 @@ class MixerLayer(nn.Module):
         )
         self.dropout = Dropout(config.dropout)
 
-    def forward(self, x_TD: Tensor, view: Padded) -> Tensor:
+    def forward(self, x_TD: Tensor, view: SentenceTable) -> Tensor:
         mixed_NLD = self.token_mixing(view.pad(self.token_norm(x_TD)))
         y_TD = x_TD + self.dropout(view.pack(mixed_NLD))
         z_TD: Tensor = y_TD + self.dropout(self.channel_mixing(self.channel_norm(y_TD)))

@@ -13,7 +13,7 @@ from heedful.model.packed import Packed
 
 
 @dataclass(frozen=True, slots=True)
-class Padded:
+class SentenceTable:
     """Where the rows of N packed sentences lie in a table of N × L cells."""
 
     cell_of_row_T: Tensor
@@ -29,16 +29,16 @@ class Padded:
         return x_NLD.flatten(0, 1).index_select(0, self.cell_of_row_T)
 
 
-def padded(offsets_N: Tensor, longest: int, num_rows: int) -> Padded:
+def sentence_table(offsets_N: Tensor, longest: int, num_rows: int) -> SentenceTable:
     """The table of sentences that begin at these rows and have at most `longest` tokens each."""
     places = Places.of(offsets_N, num_rows)
     is_token_NL = torch.arange(longest, device=offsets_N.device) < offsets_N.diff()[:, None]
-    return Padded(places.sentence_T * longest + places.place_T, is_token_NL)
+    return SentenceTable(places.sentence_T * longest + places.place_T, is_token_NL)
 
 
-def padded_sentences(packed: Packed) -> Padded:
+def table_of_batch(packed: Packed) -> SentenceTable:
     """The table of a packed batch."""
-    return padded(packed.self_layout.query_offsets_N, packed.longest, packed.tokens_T.size(0))
+    return sentence_table(packed.self_layout.query_offsets_N, packed.longest, packed.tokens_T.size(0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,5 +49,5 @@ class PaddedMemory(Memory):
 
     def table(self) -> tuple[Tensor, Tensor]:
         """The output as sentences × positions, and True where there is a token."""
-        view = padded(self.offsets_N, self.longest, self.hidden_SD.size(0))
+        view = sentence_table(self.offsets_N, self.longest, self.hidden_SD.size(0))
         return view.pad(self.hidden_SD), view.is_token_NL

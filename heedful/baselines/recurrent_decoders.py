@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from heedful.baselines.padded import PaddedMemory, padded
+from heedful.baselines.padded import PaddedMemory, sentence_table
 from heedful.baselines.recurrent_attention import Annotations, new_attention, new_readout
 from heedful.baselines.recurrent_cells import Cell, CellState, first_rows, new_cell
 from heedful.baselines.time_steps import TimeSteps
@@ -82,14 +82,14 @@ class AttendingDecoder(PlainDecoder):
 
     def source(self, memory: PaddedMemory) -> Annotations:
         """Keys and annotations of each sentence."""
-        view = padded(memory.offsets_N, memory.longest, memory.hidden_SD.size(0))
+        view = sentence_table(memory.offsets_N, memory.longest, memory.hidden_SD.size(0))
         keys_NMD, values_NMC = view.pad(self.attention.keys(memory.hidden_SD)), view.pad(memory.hidden_SD)
         return Annotations(keys_NMD, values_NMC, view.is_token_NL)
 
     def forward(self, words_TD: Tensor, steps: TimeSteps, memory: PaddedMemory, states: Sequence[CellState]) -> Tensor:
         """All steps of all layers, and then all attention at once."""
         top_TD = self._all_layers(words_TD, steps, states)
-        view = padded(steps.offsets_N, len(steps.sizes), top_TD.size(0))
+        view = sentence_table(steps.offsets_N, len(steps.sizes), top_TD.size(0))
         context_NLC, weights_NLM = self.attention.look(view.pad(top_TD), self.source(memory))
         self._record(weights_NLM, steps, memory)
         vectors_TD: Tensor = self.readout(top_TD, words_TD, view.pack(context_NLC))
