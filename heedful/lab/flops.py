@@ -30,11 +30,16 @@ def training_flops(run: Path, config: Config, target_tokens: int) -> float:
     shards = open_shards(run / TRAINING_DATA)
     batch = make_batch(shards, np.arange(min(SENTENCES, len(shards))))
     model = new_model(config.model, Tokenizer.load(run / TOKENIZER).vocab_size).eval()
-    counter = FlopCounterMode(display=False, custom_mapping={ATTENTION: _attention, aten.mv: _matrix_times_vector})
+    counter = flop_counter()
     with torch.no_grad(), counter:
         model.logits(model.decode(batch.target_in, model.encode(batch.source)))
     each = counter.get_total_flops() / batch.num_target_tokens
     return FORWARD_AND_BACKWARD * config.train.copies * each * target_tokens
+
+
+def flop_counter() -> FlopCounterMode:
+    """Torch's counter, with the products that it leaves out."""
+    return FlopCounterMode(display=False, custom_mapping={ATTENTION: _attention, aten.mv: _matrix_times_vector})
 
 
 def _attention(query: torch.Size, key: torch.Size, value: torch.Size, *_: Any, **__: Any) -> int:

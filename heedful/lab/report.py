@@ -62,7 +62,7 @@ def _json(experiment: Experiment, findings: Findings) -> bytes:
     return msgspec.json.format(msgspec.json.encode(content), indent=1) + b"\n"
 
 
-def text_of(experiment: Experiment, findings: Findings) -> Iterator[str]:
+def report_text(experiment: Experiment, findings: Findings) -> Iterator[str]:
     """What a terminal shows: the question, the first table, and the verdicts."""
     yield f"{experiment.name}: {experiment.question} ({experiment.section})"
     yield from (show_text(section) for section in findings.tables[:1])

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 from click.testing import CliRunner
 
 from heedful.cli.main import commands
@@ -17,9 +18,9 @@ from heedful.data.shards import open_shards
 from heedful.errors import ConfigError, DataError
 from heedful.lab.compare import compared_runs as compare
 from heedful.lab.compare.compared_runs import ComparedRun, CompareRequest, compared_runs
-from heedful.lab.compare.comparison_report import sections, text_of, write_comparison
+from heedful.lab.compare.comparison_report import comparison_text, sections, write_comparison
 from heedful.lab.compare.variants import Variant, variants_of
-from heedful.lab.flops import training_flops
+from heedful.lab.flops import flop_counter, training_flops
 from heedful.model.checkpoint import load_config
 from heedful.score.card import load_card
 from heedful.train.loop import CheckpointRecord
@@ -140,7 +141,7 @@ def test_the_report_has_differences_over_seeds_and_within_a_seed_and_curves(
     rows = list(csv.DictReader((tmp_path / "comparison.csv").read_text(encoding="utf-8").splitlines()))
     assert [(row["variant"], row["seed"]) for row in rows] == [(run.variant, str(run.seed)) for run in runs]
     assert float(rows[0]["BLEU test.de"]) == runs[0].card.evaluations[0].report.bleu.value
-    assert "Within a seed" in text_of(runs)
+    assert "Within a seed" in comparison_text(runs)
 
 
 @pytest.mark.slow
@@ -180,6 +181,13 @@ def test_operations_are_those_of_the_products_three_times_over(
     by_hand = encoder + decoder + source * 2 * d * d + target * d * vocab_size
     counted = training_flops(folder, config, target) / (2 * 3)
     assert by_hand < counted < 1.2 * by_hand
+
+
+def test_the_product_of_additive_attention_with_its_vector_is_counted() -> None:
+    hidden_NLMD, v_D = torch.randn(2, 3, 4, 5), torch.randn(5)
+    with flop_counter() as counter:
+        hidden_NLMD.tanh() @ v_D
+    assert counter.get_total_flops() == 2 * 2 * 3 * 4 * 5
 
 
 # ------------------------------------------------------------------------------------------------------------ variants

@@ -13,10 +13,13 @@ from heedful.config.settings import Config
 from heedful.errors import ConfigError
 from heedful.lab.catalogue import ALL, EXPERIMENTS, chosen
 from heedful.lab.experiment import BASE, Experiment, LabRequest, Row
+from heedful.lab.experiments.projections import ONE, share_left
 from heedful.lab.experiments.table3 import ROWS, TABLE3, claims, expected
+from heedful.lab.findings import Findings
 from heedful.lab.metrics import BLEU, PERPLEXITY
 from heedful.lab.rows import PRESET
 from heedful.model.parameter_count import count, shapes_of_new
+from tests.lab.results import scored
 
 FULL = LabRequest(Path("lab"))
 TRAINED = [experiment for experiment in EXPERIMENTS if experiment.rows]
@@ -71,6 +74,17 @@ def test_names_are_told_apart_and_all_is_every_one() -> None:
     assert [each.name for each in chosen("table3")] == ["table3"]
     with pytest.raises(ConfigError, match="there is no experiment 'smothing'; did you mean smoothing"):
         chosen("smothing")
+
+
+@pytest.mark.parametrize(
+    ("bleu", "said"),
+    [(0.0, "0% of the BLEU: impossible"), (9.0, "45% of the BLEU: impossible"), (18.0, "90% of the BLEU: not imp")],
+)
+def test_one_vector_is_impossible_if_less_than_half_of_the_bleu_is_left(bleu: float, said: str) -> None:
+    results = {BASE: [scored(BASE, 1, 5.0, 20.0)], ONE: [scored(ONE, 1, 5.0, bleu)]}
+    (note,) = share_left(results, Path()).notes
+    assert said in note
+    assert share_left({BASE: results[BASE]}, Path()) == Findings()
 
 
 # -------------------------------------------------------------------------------------------------------------- table3

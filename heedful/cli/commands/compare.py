@@ -46,7 +46,7 @@ def compare(
     """
     from heedful.cli.progress import display
     from heedful.lab.compare.compared_runs import CompareRequest, compared_runs
-    from heedful.lab.compare.comparison_report import text_of, write_comparison
+    from heedful.lab.compare.comparison_report import comparison_text, write_comparison
     from heedful.lab.compare.variants import variants_of
     from heedful.train.run.interruption import Interruption
 
@@ -56,7 +56,7 @@ def compare(
         runs = compared_runs(request, say=say, on_record=shown.show, stop=interruption.requested)
     if runs:
         report = write_comparison(output / REPORT, runs)
-        click.echo(text_of(runs))
+        click.echo(comparison_text(runs))
         say(f"the report is {report}")
     if len(runs) < len(variants) * len(seeds):
         say("stopped; the same command goes on from here")

@@ -99,7 +99,7 @@ def _time(experiments: Sequence[Experiment], request: LabRequest) -> None:
 def _run(experiments: Sequence[Experiment], request: LabRequest, redo: Sequence[str]) -> int:
     """Run experiments until one is stopped; the exit code."""
     from heedful.cli.progress import display
-    from heedful.lab.report import text_of
+    from heedful.lab.report import report_text
     from heedful.lab.running import forget_rows, run_experiment
     from heedful.train.run.interruption import Interruption
 
@@ -114,6 +114,6 @@ def _run(experiments: Sequence[Experiment], request: LabRequest, redo: Sequence[
             if not done.is_whole:
                 say(f"stopped; the same command goes on from here. What there is so far: {done.report}")
                 return interruption.exit_code
-            click.echo("\n\n".join(text_of(experiment, done.findings)))
+            click.echo("\n\n".join(report_text(experiment, done.findings)))
             say(f"the report is {done.report}")
     return 0

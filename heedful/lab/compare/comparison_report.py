@@ -68,7 +68,7 @@ def _markdown(runs: Sequence[ComparedRun], pictures: dict[str, Curves]) -> str:
     return "\n\n".join(["# Comparison", *parts]) + "\n"
 
 
-def text_of(runs: Sequence[ComparedRun]) -> str:
+def comparison_text(runs: Sequence[ComparedRun]) -> str:
     """What a terminal shows."""
     parts = [*map(show_text, sections(runs)), NOTES, side_by_side(_card_rows(runs), "text", "seeds")]
     return "\n\n".join(parts)

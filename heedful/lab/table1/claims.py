@@ -22,7 +22,7 @@ from heedful.lab.table1.complexity import (
     PathKind,
 )
 from heedful.lab.table1.growth import crossing, exponents
-from heedful.lab.table1.measured_layers import Figure, Measured, chain, layer_operations, milliseconds, operations
+from heedful.lab.table1.measured_layers import Figure, MeasuredLayers, chain, layer_operations, milliseconds, operations
 
 TOLERANCE = 0.05  # of an exponent
 FASTER: tuple[tuple[Figure, str], ...] = (
@@ -32,7 +32,7 @@ FASTER: tuple[tuple[Figure, str], ...] = (
 )
 
 
-def judged(measured: Measured) -> Iterator[Judged]:
+def judged(measured: MeasuredLayers) -> Iterator[Judged]:
     """Every claim of §4 that counting can decide, and that of time."""
     yield from (_growth(measured, kind) for kind in KINDS if kind is not WRITTEN_OUT)
     yield from _sequential(measured)
@@ -46,7 +46,7 @@ def _verdict(is_so: bool) -> Verdict:
     return "agrees" if is_so else "disagrees"
 
 
-def _growth(measured: Measured, kind: Kind) -> Judged:
+def _growth(measured: MeasuredLayers, kind: Kind) -> Judged:
     """The exponents of the counted operations beside those of Table 1's formula."""
     predicted, found = measured.predicted_slopes(kind), measured.slopes(kind, operations)
     return Judged(
@@ -57,7 +57,7 @@ def _growth(measured: Measured, kind: Kind) -> Judged:
     )
 
 
-def _sequential(measured: Measured) -> Iterator[Judged]:
+def _sequential(measured: MeasuredLayers) -> Iterator[Judged]:
     """Products in a row: O(n) of recurrent layers, O(1) of all others."""
     lengths = [size.n for size in measured.sweeps["n"]]
     chains = {kind.name: [y for _, y in measured.curve(kind, "n", chain)] for kind in KINDS if kind is not WRITTEN_OUT}
@@ -81,7 +81,7 @@ def _range(values: Sequence[float]) -> str:
     return f"{low:g}" if low == high else f"{low:g} to {high:g}"
 
 
-def _path(measured: Measured, path: PathKind) -> Judged:
+def _path(measured: MeasuredLayers, path: PathKind) -> Judged:
     """Whether the measured path has the closed form's length at every n."""
     curve = measured.path_curve(path)
     n, length = curve[-1]
@@ -98,7 +98,7 @@ def _equal(curve: Sequence[tuple[int, int]], path: PathKind) -> str:
     return f"equal at {equal} of {len(curve)} lengths"
 
 
-def _restarting_path(measured: Measured) -> Judged:
+def _restarting_path(measured: MeasuredLayers) -> Judged:
     """Table 1 has O(log_k n) for ByteNet's convolutions, whose dilations do not grow with n."""
     n, length = measured.path_curve(BYTENET_PATH)[-1]
     return Judged(
@@ -109,8 +109,8 @@ def _restarting_path(measured: Measured) -> Judged:
     )
 
 
-def _cheaper_than_recurrence(measured: Measured) -> Iterator[Judged]:
-    """§4: self-attention is faster than recurrence when n < d."""
+def _cheaper_than_recurrence(measured: MeasuredLayers) -> Iterator[Judged]:
+    """§4: self-attention is faster than recurrence when n < d. Of time, measured once, nothing is concluded."""
     for figure, what in FASTER:
         for other, name in ((RECURRENT, "a recurrent layer"), (LSTM, "an LSTM")):
             ours, theirs = (measured.curve(kind, "n", figure) for kind in (SELF_ATTENTION, other))
@@ -120,7 +120,7 @@ def _cheaper_than_recurrence(measured: Measured) -> Iterator[Judged]:
                 claim=f"while n < d, self-attention takes {what} than {name}",
                 predicted=f"less at every n < {measured.d}",
                 measured=_where(less) + (f", equal at n = {equal:,.0f}" if equal else ""),
-                verdict=_verdict(all(is_less for n, is_less in less.items() if n < measured.d)),
+                verdict="" if figure is milliseconds else _verdict(all(less[n] for n in less if n < measured.d)),
             )
 
 
@@ -131,7 +131,7 @@ def _where(less: Mapping[float, bool]) -> str:
     return f"less at n = {', '.join(f'{n:,}' for n, is_less in less.items() if is_less)}"
 
 
-def _convolution_beside_recurrence(measured: Measured) -> Judged:
+def _convolution_beside_recurrence(measured: MeasuredLayers) -> Judged:
     """§4: convolutions are more expensive than recurrence by a factor of k."""
     size = measured.sweeps["n"][-1]
     ours, plain, lstm = (measured.costs[kind.name, size].operations for kind in (CONVOLUTIONAL, RECURRENT, LSTM))

@@ -47,7 +47,7 @@ def megabytes(cost: LayerCost) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredLayers:
     """Costs by layer and size, path lengths by layer and n."""
 
     sweeps: Sweeps

@@ -20,9 +20,9 @@ from heedful.lab.row_result import release
 from heedful.lab.table1.complexity import KERNEL, KINDS, PATH_D_MODEL, PATHS, RADIUS, Kind, PathKind, Size
 from heedful.lab.table1.kept_rows import KeptRows
 from heedful.lab.table1.layer_costs import LayerCost, layer_cost, one_thread
-from heedful.lab.table1.measured_layers import Measured, Sweeps
+from heedful.lab.table1.measured_layers import MeasuredLayers, Sweeps
 from heedful.lab.table1.path_length import path_length
-from heedful.lab.table1.presentation import findings_of
+from heedful.lab.table1.presentation import presented
 from heedful.model.device import choose_device
 from heedful.score.provenance import commit, machine
 
@@ -69,17 +69,17 @@ def measure(request: LabRequest, say: Say, stop: Stop) -> Findings | None:
             measured = _measured(plan, rows, device, say, stop)
     if measured is None:
         return None
-    return findings_of(measured, f"{machine(device.type).describe()}; commit {commit()}; `{request.command}`")
+    return presented(measured, f"{machine(device.type).describe()}; commit {commit()}; `{request.command}`")
 
 
-def _measured(plan: Plan, rows: KeptRows, device: torch.device, say: Say, stop: Stop) -> Measured | None:
+def _measured(plan: Plan, rows: KeptRows, device: torch.device, say: Say, stop: Stop) -> MeasuredLayers | None:
     costs = {
         (kind.name, size): cost_row(rows, kind, size, plan, device)
         for kind, size in told(layers(plan), "layers", say, stop)
     }
     lengths = {(path.name, n): path_row(rows, path, n) for path, n in told(paths(plan), "path lengths", say, stop)}
     is_whole = len(costs) == len(layers(plan)) and len(lengths) == len(paths(plan))
-    return Measured(plan.sweeps, costs, lengths) if is_whole else None
+    return MeasuredLayers(plan.sweeps, costs, lengths) if is_whole else None
 
 
 def conditions(plan: Plan, device: torch.device) -> dict[str, str]:

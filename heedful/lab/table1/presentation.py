@@ -9,7 +9,7 @@ from heedful.lab.findings import Findings
 from heedful.lab.table1.claims import judged
 from heedful.lab.table1.complexity import KERNEL, KINDS, LSTM, PATHS, RADIUS, RECURRENT
 from heedful.lab.table1.growth import exponents
-from heedful.lab.table1.measured_layers import VALUE_OF, Figure, Measured, megabytes, millions, milliseconds
+from heedful.lab.table1.measured_layers import VALUE_OF, Figure, MeasuredLayers, megabytes, millions, milliseconds
 from heedful.score.tables import Rows, Section
 
 SHOWN: tuple[tuple[Figure, str], ...] = (
@@ -30,7 +30,7 @@ NOTES = (
 )
 
 
-def findings_of(measured: Measured, source: str) -> Findings:
+def presented(measured: MeasuredLayers, source: str) -> Findings:
     """Tables, charts and claims; `source` says where and by what command they were measured."""
     return Findings(
         tables=tuple(_tables(measured)),
@@ -40,7 +40,7 @@ def findings_of(measured: Measured, source: str) -> Findings:
     )
 
 
-def _tables(measured: Measured) -> Iterator[Section]:
+def _tables(measured: MeasuredLayers) -> Iterator[Section]:
     yield Section("Table 1, counted", list(_table1(measured)))
     n_at = f"d = {measured.d}, k = {KERNEL}, r = {RADIUS} on each side"
     for figure, what in SHOWN:
@@ -53,7 +53,7 @@ def _tables(measured: Measured) -> Iterator[Section]:
     yield Section(f"Longest path, by n (k = {KERNEL}, r = {RADIUS} on each side)", list(_path_rows(measured)))
 
 
-def _table1(measured: Measured) -> Iterator[list[str]]:
+def _table1(measured: MeasuredLayers) -> Iterator[list[str]]:
     """A row for each layer: as Table 1 has it, and as it was counted."""
     n = max(n for _, n in measured.paths)
     yield [
@@ -82,7 +82,7 @@ def _table1(measured: Measured) -> Iterator[list[str]]:
         ]
 
 
-def _by(measured: Measured, axis: str, figure: Figure) -> Rows:
+def _by(measured: MeasuredLayers, axis: str, figure: Figure) -> Rows:
     """A figure of each layer that depends on the axis, in columns."""
     heading = ["layer", *(f"{VALUE_OF[axis](size):,}" for size in measured.sweeps[axis])]
     kinds = [kind for kind in KINDS if axis in kind.varies]
@@ -97,7 +97,7 @@ def _figure(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def _path_rows(measured: Measured) -> Iterator[list[str]]:
+def _path_rows(measured: MeasuredLayers) -> Iterator[list[str]]:
     lengths = [n for n, _ in measured.path_curve(PATHS[0])]
     yield ["layers", "closed form", *map(str, lengths)]
     for path in PATHS:
@@ -107,14 +107,14 @@ def _path_rows(measured: Measured) -> Iterator[list[str]]:
 # -------------------------------------------------------------------------------------------------------------- charts
 
 
-def _charts(measured: Measured) -> Iterator[tuple[str, Curves | Spreads]]:
+def _charts(measured: MeasuredLayers) -> Iterator[tuple[str, Curves | Spreads]]:
     for axis in ("n", "d"):
         for figure, what in SHOWN if axis == "n" else SHOWN[:2]:
             yield f"{what.split()[0].lower()}-by-{axis}", _cost_chart(measured, axis, figure, what)
     yield "path-by-n", _path_chart(measured)
 
 
-def _cost_chart(measured: Measured, axis: str, figure: Figure, what: str) -> Curves:
+def _cost_chart(measured: MeasuredLayers, axis: str, figure: Figure, what: str) -> Curves:
     """A figure of every layer against n or d, with a line where both are equal."""
     series = _distinct(Series(kind.name, tuple(measured.curve(kind, axis, figure))) for kind in KINDS)
     values = [y for each in series for _, y in each.points]
@@ -138,7 +138,7 @@ def _distinct(series: Iterable[Series]) -> list[Series]:
     return [*found.values()]
 
 
-def _path_chart(measured: Measured) -> Curves:
+def _path_chart(measured: MeasuredLayers) -> Curves:
     series = _distinct(Series(path.name, tuple(measured.path_curve(path))) for path in PATHS)
     return Curves(
         title="Longest path between two positions",
