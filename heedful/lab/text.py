@@ -29,6 +29,7 @@ Sets: TypeAlias = Mapping[str, Pairs]
 
 SOURCE, TARGET = "en", "de"
 TRAIN, VALID, PRONOUNS = "train", "valid", "pronouns.tsv"
+VOCABULARY = "vocabulary.txt"
 CAPTION_PAIRS, CAPTION_PIECES, CAPTION_SHORT = 6_000, 4_000, 12
 BUILT_IN_PAIRS, BUILT_IN_PIECES, BUILT_IN_SHORT = 1_000, 1_600, 8
 BUILT_IN_POOL = 16_000
@@ -135,7 +136,8 @@ def _built_in() -> Source:
 def prepare(text: Text, source: Source, texts: Path) -> PreparedText:
     """Write the text and its vocabulary to a folder of `texts`, unless it is there; other text there is refused."""
     sets = text.make(source)
-    contents = {**_contents(sets), **source.other_files}
+    learned_from = (text.vocabulary(source) if text.vocabulary else sets)[TRAIN]
+    contents = {**_contents(sets), **source.other_files, VOCABULARY: _origin(learned_from, source.num_pieces)}
     digest = _digest(contents)
     folder = texts / "-".join(filter(None, (source.name, text.name)))
     with explained(folder, DataError):
@@ -143,9 +145,13 @@ def prepare(text: Text, source: Source, texts: Path) -> PreparedText:
         with held_in_turn(texts):
             _refuse_other(folder, _read_back(folder, contents), digest)
             if not (folder / TOKENIZER).is_file():
-                learned_from = text.vocabulary(source) if text.vocabulary else sets
-                _write(folder, contents, _learn(learned_from[TRAIN], source.num_pieces))
+                _write(folder, contents, _learn(learned_from, source.num_pieces))
     return PreparedText(folder, digest, Tokenizer.load(folder / TOKENIZER).fingerprint)
+
+
+def _origin(learned_from: Pairs, num_pieces: int) -> str:
+    """What the vocabulary is learned from. As one of the files it tells a text with other pieces apart."""
+    return f"at most {num_pieces} pieces of text with SHA-256 {_digest(_contents({TRAIN: learned_from}))}\n"
 
 
 def _refuse_other(folder: Path, kept: Mapping[str, str], digest: str) -> None:
@@ -160,7 +166,7 @@ def _refuse_other(folder: Path, kept: Mapping[str, str], digest: str) -> None:
 def _write(folder: Path, contents: Mapping[str, str], tokenizer: Tokenizer) -> None:
     with replaced_folder(folder) as temporary:
         for name, content in contents.items():
-            (temporary / name).write_text(content, encoding="utf-8")
+            (temporary / name).write_bytes(content.encode())
         tokenizer.save(temporary / TOKENIZER)
 
 
@@ -179,7 +185,7 @@ def _digest(contents: Mapping[str, str]) -> str:
 
 
 def _read_back(folder: Path, names: Mapping[str, str]) -> dict[str, str]:
-    return {name: (folder / name).read_text(encoding="utf-8") for name in names if (folder / name).is_file()}
+    return {name: (folder / name).read_bytes().decode() for name in names if (folder / name).is_file()}
 
 
 def _learn(pairs: Pairs, num_pieces: int) -> Tokenizer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import lzma
 from pathlib import Path
 
@@ -59,7 +60,19 @@ def test_a_text_may_have_the_pieces_of_another(tmp_path: Path) -> None:
     texts = PLAIN, Text("last", last_pairs, vocabulary=usual_sets), Text("own", last_pairs)
     plain, last, own = (prepare(text, source(), tmp_path) for text in texts)
     assert plain.vocabulary == last.vocabulary != own.vocabulary
-    assert plain.digest != last.digest == own.digest
+    assert len({plain.digest, last.digest, own.digest}) == 3
+
+
+def test_a_carriage_return_within_a_line_does_not_make_it_other_text(tmp_path: Path) -> None:
+    odd = dataclasses.replace(source(), train=[SentencePair("der\rdie", "das\r"), *PAIRS[:49]])
+    assert prepare(PLAIN, odd, tmp_path) == prepare(PLAIN, odd, tmp_path)
+
+
+def test_a_vocabulary_of_another_size_is_refused_as_other_text(tmp_path: Path) -> None:
+    prepare(PLAIN, source(), tmp_path)
+    smaller = dataclasses.replace(source(), num_pieces=296)
+    with pytest.raises(DataError, match=r"words: the text is \w{8}, was \w{8}"):
+        prepare(PLAIN, smaller, tmp_path)
 
 
 def test_all_rows_name_the_shared_vocabulary(tmp_path: Path) -> None:
