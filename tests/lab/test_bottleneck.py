@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from itertools import pairwise
 
+import pytest
+
 from heedful.data.text_files import SentencePair
 from heedful.lab.experiments.bottleneck import (
     ATTENTION,
@@ -61,8 +63,11 @@ def test_of_a_small_text_nothing_is_both_trained_and_tested_on() -> None:
 def test_the_claim_is_about_the_drop_between_two_groups_that_are_measured() -> None:
     groups = {f"{low + 1}-{high}" for low, high in pairwise(EDGES)}
     assert {SHORT, LONG} <= groups
-    assert drop({f"BLEU {SHORT}": 30.0, f"BLEU {LONG}": 18.0}) == {DROP: 12.0}
-    assert drop({f"BLEU {SHORT}": 30.0}) == {}
+    assert drop({f"BLEU {SHORT}": 30.0, f"BLEU {LONG}": 18.0}) == {DROP: pytest.approx(40.0)}
+    assert drop({f"BLEU {SHORT}": 3.0, f"BLEU {LONG}": 1.8}) == {DROP: pytest.approx(40.0)}, (
+        "a poor model may drop, too"
+    )
+    assert drop({f"BLEU {SHORT}": 30.0}) == drop({f"BLEU {SHORT}": 0.0, f"BLEU {LONG}": 0.0}) == {}
     assert f"{LENGTHS}.{DROP}" in BOTTLENECK.metrics
 
 

@@ -23,7 +23,7 @@ from heedful.lab.trained import Trained
 TEST, NUM_TEST, LONGEST = "test", 2_500, 50  # single pairs, which become a thousand; words
 EDGES = (0, 10, 20, 30, 40, LONGEST)
 SHORT, LONG = "11-20", "31-40"
-DROP = f"drop of {BLEU}"
+DROP = f"drop of {BLEU}, %"
 SIZES = (1, 2, 3, 4)
 
 
@@ -57,9 +57,9 @@ def measured_by_length(trained: Trained) -> dict[str, float]:
 
 
 def drop(found: Mapping[str, float]) -> dict[str, float]:
-    """BLEU of short sentences minus that of long ones."""
+    """How much lower BLEU is of long sentences than of short ones, in shares: a poor model has little to lose."""
     short, long = (found.get(f"{BLEU} {group}") for group in (SHORT, LONG))
-    return {} if short is None or long is None else {DROP: short - long}
+    return {} if not short or long is None else {DROP: 100 * (1 - long / short)}
 
 
 def findings(results: Results, _: Path) -> Findings:
