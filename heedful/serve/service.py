@@ -211,7 +211,7 @@ class Service:
             try:
                 self._aligners[pair] = _aligner(pair, self._for_others[pair])
             except HeedfulError as error:
-                log.warning("%s-%s: tags in HTML are placed word for word: %s", pair.source, pair.target, error)
+                log.error("%s-%s: tags in HTML are placed word for word: %s", pair.source, pair.target, error)
             except Exception:
                 log.exception("%s-%s: no model to align with", pair.source, pair.target)
         return self._aligners[pair]
