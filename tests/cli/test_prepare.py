@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from pathlib import Path
 
 import pytest
@@ -35,7 +36,7 @@ def test_a_run_whose_text_was_encoded_in_shares_is_that_of_one_process(
     heedful: Run, text: list[object], tmp_path: Path
 ) -> None:
     one, many = tmp_path / "one", tmp_path / "many"
-    assert "training text: 200 of 200 pairs" in heedful("prepare", *text, "-o", one).err
+    assert re.fullmatch("vocabulary: .*\ntraining text: 200 of 200 pairs.*\n", heedful("prepare", *text, "-o", one).err)
     assert "200 pairs in 20 parts; heedful bulk run" in heedful("prepare", *text, "-o", many, "--plan").err
     for share in ("2/3", "0/3"):
         assert heedful("bulk", "run", many / "encoding", "--share", share).code == 0

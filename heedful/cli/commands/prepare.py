@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -53,7 +54,8 @@ def prepare(
     from heedful.train.run.start import interruptible, prepare_run
 
     layers = tuple(options.flag_layers(flag_layer(flags), settings))
-    plan = decide(TrainingRequest(run, preset, layers, from_model, "cpu", recipe))
+    decided = decide(TrainingRequest(run, preset, layers, from_model, "cpu", recipe))
+    plan = replace(decided, messages=())  # they are about training, which may be elsewhere
     is_in_parts = workers or address or only_plan or (run / ENCODING / PLAN).exists()
     encode = partial(_encode_in_parts, run, workers, address, only_plan) if is_in_parts else None
     with interruptible(run, say=say):
