@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -39,12 +40,20 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     patch.setenv("HOME", str(tmp_path_factory.mktemp("home")))  # where Ray writes a token
     patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
     patch.setattr(ray_pool, "POLL_SECONDS", 0.5)
-    from ray.cluster_utils import Cluster
-
-    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
+    made = started_cluster()
     yield made
     made.shutdown()
     patch.undo()
+
+
+def started_cluster() -> Any:
+    """On a busy machine a start may take longer than the 30 s that Ray gives it."""
+    from ray.cluster_utils import Cluster
+
+    for _ in range(2):
+        with suppress(Exception):
+            return Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
+    return Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
 
 
 def test_the_bytes_are_those_of_translate(heedful: Run, cluster: Any, tmp_path: Path) -> None:

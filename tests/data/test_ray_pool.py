@@ -14,7 +14,7 @@ import pytest
 
 from heedful.data.parts import ray_pool
 from heedful.data.parts.folder import STRIKES, PartFolder
-from heedful.data.parts.ray_pool import ActorLoop, PartActor, Pool, work_on_ray
+from heedful.data.parts.ray_pool import STARTS, ActorLoop, PartActor, Pool, connect, work_on_ray
 from heedful.data.parts.work import Opening, PartWorker
 from heedful.errors import CheckpointError, DeviceError
 from tests.toy_worker import NUM_PARTS, ToyWorker, expected, found, times, toy_folder
@@ -157,6 +157,23 @@ def test_a_cluster_without_room_ends_the_work(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(StandIn, "wait", lambda self, tasks, num_returns, timeout: ([], tasks))
     with pytest.raises(DeviceError, match=r"no place for a worker \(1 CPU each\)"):
         work(toy_folder(tmp_path / "out"), StandIn(tmp_path / "log"))
+
+
+def test_a_ray_that_starts_too_slowly_is_tried_again_and_then_one_line() -> None:
+    tried: list[dict[str, Any]] = []
+
+    def slow(**options: Any) -> None:
+        tried.append(options)
+        if len(tried) != STARTS - 1:
+            raise Exception("The current node timed out during startup.")
+
+    ray: Any = SimpleNamespace(init=slow, shutdown=lambda: None)
+    connect(ray, POOL)
+    assert len(tried) == STARTS - 1
+    with pytest.raises(DeviceError, match=r"a Ray on this machine does not answer .*timed out.*--share I/N works with"):
+        connect(ray, POOL)
+    assert len(tried) == STARTS - 1 + STARTS
+    assert tried[0]["num_cpus"] == POOL.workers * POOL.threads
 
 
 def test_an_address_where_no_ray_is_and_a_ray_that_is_not_installed_are_one_line(

@@ -27,6 +27,7 @@ from heedful.errors import DeviceError, HeedfulError
 
 POLL_SECONDS = 5.0
 CONNECTING_SECONDS = 10.0
+STARTS = 3  # of a Ray on this machine
 PLACING_SECONDS = 300.0  # some actor must find a place within this time
 _QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0", "RAY_DEDUP_LOGS": "0"}
 
@@ -190,17 +191,27 @@ def _ray(pool: Pool) -> Iterator[Any]:
 
     _refuse_dead_address(pool)
     on_sigterm = signal.getsignal(signal.SIGTERM)
-    try:
-        ray.init(**_where(pool), log_to_driver=False, logging_level="error", namespace="heedful")
-    except Exception as error:  # Ray raises plain ones, too, such as for a slow start
-        where = f"the cluster at {pool.address}" if pool.address else "a Ray on this machine"
-        raise DeviceError(f"{where} does not answer ({one_line(error)[:200]}); {_remedy(pool)}") from None
+    connect(ray, pool)
     signal.signal(signal.SIGTERM, on_sigterm)  # Ray installs its own handler, with another exit code
     try:
         yield ray
     finally:
         with suppress(Exception):
             ray.shutdown()
+
+
+def connect(ray: Any, pool: Pool) -> None:
+    """Ray gives its own start 30 s, in which a busy machine may fail; the next try finds the files in memory."""
+    tries = 1 if pool.address else STARTS
+    for left in reversed(range(tries)):
+        try:
+            ray.init(**_where(pool), log_to_driver=False, logging_level="error", namespace="heedful")
+            return
+        except Exception as error:  # Ray raises plain ones, too
+            ray.shutdown()
+            if not left:
+                where = f"the cluster at {pool.address}" if pool.address else "a Ray on this machine"
+                raise DeviceError(f"{where} does not answer ({one_line(error)[:200]}); {_remedy(pool)}") from None
 
 
 def _refuse_dead_address(pool: Pool) -> None:
