@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import re
 from collections.abc import Iterator
 from functools import partial
@@ -691,9 +690,8 @@ def test_a_translation_that_cannot_be_aligned_keeps_its_tags_all_the_same(
 
 @pytest.mark.usefixtures("families_of_others")
 def test_a_model_without_attention_places_tags_word_for_word_and_says_so_once(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(logging.getLogger("uvicorn"), "propagate", True)  # not so once a server has run in this process
     app = create_app([family_translator({"family": "bag"}, "en", "de")])
     with TestClient(app) as client:
         for _ in range(2):
